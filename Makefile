@@ -11,7 +11,7 @@ BENCH_ARGS  ?=
 
 BIN     := $(VENV)/bin
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
-CHECKED := $(wildcard actorflow actorflow_command.py behaviours tests examples benchmarks)
+CHECKED := $(wildcard actorflow tests examples benchmarks)
 RECENT  := import sys; sys.exit(sys.version_info < (3, 11))
 USABLE  := import pip, sys; sys.exit(sys.version_info < (3, 11))
 
@@ -20,7 +20,7 @@ LIBRARY := $(VENV)/.library
 TOOLS   := $(VENV)/.tools
 PEERS   := $(VENV)/.peers
 
-.PHONY: help run test lint bench soak docs-figures format clean
+.PHONY: help run test lint bench soak docs docs-figures format clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -51,8 +51,17 @@ soak: $(TOOLS) ## run the long tests, with many more examples
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m soak \
 	  -o timeout=1800 -o faulthandler_timeout=2000 $(PYTEST_ARGS)
 
-docs-figures: $(TOOLS) ## redraw the figures of docs/ with the policy lab
+# README.md is the first page, so the site has the folders of the repository. The highlighter does not know "python no-run".
+docs: $(TOOLS) ## build the documentation site in build/site, offline
+	@rm -rf build/pages && mkdir -p build/pages
+	@find README.md [A-Z]*.md docs examples benchmarks -name '*.md' -o -path 'docs/*.png' -o -path 'docs/*.py' -o -path 'docs/monitoring/*' -o -path 'examples/*.*' | \
+	  tar -cf - -T - | tar -xf - -C build/pages
+	@find build/pages -name '*.md' -exec sed -i.bak 's/^\( *```python\) no-run$$/\1/' {} + && find build/pages -name '*.bak' -delete
+	$(BIN)/zensical build --strict --clean
+
+docs-figures: $(TOOLS) ## redraw the figures of docs/ with the policy lab and, with Chromium, of the dashboard
 	$(BIN)/python benchmarks/figures.py
+	$(BIN)/python -m tests.api.figures
 
 format: $(TOOLS) ## format the code and fix what ruff can fix
 	$(BIN)/python -m ruff check --fix-only
@@ -63,9 +72,9 @@ clean: ## remove the virtual environment, caches and build products
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(LIBRARY): EXTRAS :=
-$(LIBRARY): WHAT   := actorflow and its 6 dependencies (2 MB to download, about 10 s)
+$(LIBRARY): WHAT   := actorflow and its 5 dependencies (2 MB to download, about 10 s)
 $(TOOLS):   EXTRAS := [dev]
-$(TOOLS):   WHAT   := actorflow, all extras and the development tools (160 MB to download, about 2 min)
+$(TOOLS):   WHAT   := actorflow, all extras and the development tools (220 MB to download, about 2 min)
 $(PEERS):   EXTRAS := [bench-peers]
 $(PEERS):   WHAT   := actorflow and the libraries it is measured against (20 MB to download, about 20 s)
 

@@ -1,95 +1,113 @@
 """actorflow: executor actors fronted by accumulators that batch what arrives while they are busy.
 
-Start with `spawn`; see README.md and docs/ for the rest.
+Start with `spawn`; see README.md and docs/ for the rest. Each name is imported when it is first
+used, so that `import actorflow` takes a few milliseconds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
 
-from actorflow import _siblings  # noqa: F401 - first: without behaviours the rest fails unclearly
-from actorflow.runtime.actor.actor import Actor, Stop
-from actorflow.runtime.errors import (
-    ActorflowError,
-    AlreadyStarted,
-    AlreadyUsed,
-    BadBehaviour,
-    BadJob,
-    BadOption,
-    Displaced,
-    Dropped,
-    Expired,
-    Full,
-    LaunchFailed,
-    LoopBlocked,
-    Malformed,
-    NotParked,
-    NotSendable,
-    ProcessCancelled,
-    ProcessCrashed,
-    ProcessTimeout,
-    PushTimeout,
-    Rejected,
-    Replaced,
-    RequestRefused,
-    StartFailed,
-    StopTimeout,
-    UnknownWorker,
-    WorkerCrashed,
-    WorkerStopped,
-    WouldDeadlock,
-)
-from actorflow.runtime.exits import (
-    Crash,
-    ExitReason,
-    FailedToStart,
-    GaveUp,
-    Killed,
-    Normal,
-    Shutdown,
-)
-from actorflow.runtime.registry import whereis
-from actorflow.runtime.supervision.actions import Ignored, RequestRefusal, Started
-from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts
-from actorflow.runtime.supervision.run import ExitCode, run
-from actorflow.runtime.supervision.spec import Backoff, BadChild, BadFlags, Child
-from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef
-from actorflow.runtime.supervision.tree import Tree
-from actorflow.runtime.worker.batched import batched
-from actorflow.runtime.worker.embedded import Workers
-from actorflow.runtime.worker.job.answers import Answers
-from actorflow.runtime.worker.job.dead_letters import DeadLetter, DeadLetters
-from actorflow.runtime.worker.job.deferred import Deferred
-from actorflow.runtime.worker.job.executor import Executor
-from actorflow.runtime.worker.job.failure import Breaker, Drop, Isolate, Retry
-from actorflow.runtime.worker.metrics import WorkerStatistics
-from actorflow.runtime.worker.options import WorkerOptions
-from actorflow.runtime.worker.pair.machine import PairState
-from actorflow.runtime.worker.pair.runner import current_batch
-from actorflow.runtime.worker.process.options import Processes
-from actorflow.runtime.worker.ref import WorkerRef
-from actorflow.runtime.worker.server import Restart, Server
-from actorflow.runtime.worker.spec import Worker, spawn
+TYPE_CHECKING = False  # as in typing, which takes longer to import than everything here
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from actorflow.application import Engine
-    from actorflow.engine.tasks.tasker import HOLD
+    from actorflow.engine.commit.outcomes import Delivery
+    from actorflow.engine.encryption import Encrypted, WrongKey
+    from actorflow.engine.errors import BadId, BadResult, Cancelled, NoAnswer, OutcomeUnknown
+    from actorflow.engine.kinds.lane import Lane
+    from actorflow.engine.tasks.task import HOLD
     from actorflow.flows.service.taskers import FlowTask
     from actorflow.lab.recording import record
     from actorflow.plans.errors import BadPlan, JobFailed, JobSkipped, PlanFailed
     from actorflow.plans.plan import Plan
     from actorflow.plans.run.result import PlanResult
     from actorflow.plans.sources import job
+    from actorflow.runtime.actor.actor import Actor, Stop, stash, unstash_all
+    from actorflow.runtime.errors import (
+        ActorflowError,
+        AlreadyStarted,
+        AlreadyUsed,
+        AnswerTimeout,
+        BadBehaviour,
+        BadJob,
+        BadOption,
+        Displaced,
+        Dropped,
+        Duplicate,
+        Expired,
+        Full,
+        LaunchFailed,
+        LoopBlocked,
+        Malformed,
+        NotHandling,
+        NotParked,
+        NotSendable,
+        ProcessCancelled,
+        ProcessCrashed,
+        ProcessTimeout,
+        PushTimeout,
+        Rejected,
+        Replaced,
+        RequestRefused,
+        StartFailed,
+        StopTimeout,
+        UnknownWorker,
+        WorkerCrashed,
+        WorkerStopped,
+        WouldDeadlock,
+    )
+    from actorflow.runtime.exits import (
+        Crash,
+        ExitReason,
+        FailedToStart,
+        GaveUp,
+        Killed,
+        Normal,
+        Shutdown,
+    )
+    from actorflow.runtime.observe import Observation, observe
     from actorflow.runtime.prometheus import Collector
-    from actorflow.workflows.errors import Interrupted, WorkFailed
-    from actorflow.workflows.interrupt import Interrupt
+    from actorflow.runtime.registry import whereis
+    from actorflow.runtime.supervision.actions import ChildStarted, Ignored, RequestRefusal
+    from actorflow.runtime.supervision.children import ChildCounts, ChildInfo, ChildState
+    from actorflow.runtime.supervision.run import ExitCode, run
+    from actorflow.runtime.supervision.spec import Backoff, BadChild, BadFlags, Child
+    from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef
+    from actorflow.runtime.supervision.tree import Tree
+    from actorflow.runtime.tracing import Tracer, trace
+    from actorflow.runtime.worker.batched import batched
+    from actorflow.runtime.worker.embedded import Workers
+    from actorflow.runtime.worker.job.answers import Again, Answers
+    from actorflow.runtime.worker.job.dead_letters import DeadLetter, DeadLetters
+    from actorflow.runtime.worker.job.deferred import Deferred
+    from actorflow.runtime.worker.job.executor import Executor
+    from actorflow.runtime.worker.job.failure import Breaker, Drop, Isolate, Retry
+    from actorflow.runtime.worker.job.limit import Limit
+    from actorflow.runtime.worker.job.split import Split
+    from actorflow.runtime.worker.options import WorkerOptions
+    from actorflow.runtime.worker.pair.runner import current_batch
+    from actorflow.runtime.worker.pair.states import PairState
+    from actorflow.runtime.worker.process.options import Processes
+    from actorflow.runtime.worker.ref import WorkerRef
+    from actorflow.runtime.worker.server import Pool, Restart, Server
+    from actorflow.runtime.worker.spec import Worker, spawn
+    from actorflow.runtime.worker.statistics import WorkerStatistics
+    from actorflow.workflows.errors import (
+        Failed,
+        Interrupted,
+        Refused,
+        StepFailed,
+        WorkflowFailed,
+    )
+    from actorflow.workflows.inbox import Interrupt, Turns
     from actorflow.workflows.remote import RemoteWorkflow
-    from actorflow.workflows.running import current_task
     from actorflow.workflows.service.handle import WorkflowHandle
-    from actorflow.workflows.task import task
-    from actorflow.workflows.turns import Turns
+    from actorflow.workflows.task import current_task, task
     from actorflow.workflows.wait import Event, Wait
-    from actorflow.workflows.workflow import Workflow
+    from actorflow.workflows.workflow import Workflow, workflow
 
 __version__ = "0.1.0"
 
@@ -98,35 +116,45 @@ __all__ = [
     "IGNORE",
     "Actor",
     "ActorflowError",
+    "Again",
     "AlreadyStarted",
     "AlreadyUsed",
+    "AnswerTimeout",
     "Answers",
     "Backoff",
     "BadBehaviour",
     "BadChild",
     "BadFlags",
+    "BadId",
     "BadJob",
     "BadOption",
     "BadPlan",
+    "BadResult",
     "Breaker",
+    "Cancelled",
     "Child",
+    "ChildCounts",
     "ChildInfo",
+    "ChildStarted",
     "ChildState",
     "Collector",
-    "Counts",
     "Crash",
     "DeadLetter",
     "DeadLetters",
     "Deferred",
+    "Delivery",
     "Displaced",
     "Drop",
     "Dropped",
+    "Duplicate",
+    "Encrypted",
     "Engine",
     "Event",
     "Executor",
     "ExitCode",
     "ExitReason",
     "Expired",
+    "Failed",
     "FailedToStart",
     "FlowTask",
     "Full",
@@ -138,21 +166,29 @@ __all__ = [
     "JobFailed",
     "JobSkipped",
     "Killed",
+    "Lane",
     "LaunchFailed",
+    "Limit",
     "LoopBlocked",
     "Malformed",
+    "NoAnswer",
     "Normal",
+    "NotHandling",
     "NotParked",
     "NotSendable",
+    "Observation",
+    "OutcomeUnknown",
     "PairState",
     "Plan",
     "PlanFailed",
     "PlanResult",
+    "Pool",
     "ProcessCancelled",
     "ProcessCrashed",
     "ProcessTimeout",
     "Processes",
     "PushTimeout",
+    "Refused",
     "Rejected",
     "RemoteWorkflow",
     "Replaced",
@@ -162,17 +198,18 @@ __all__ = [
     "Retry",
     "Server",
     "Shutdown",
+    "Split",
     "StartFailed",
-    "Started",
+    "StepFailed",
     "Stop",
     "StopTimeout",
     "Supervisor",
     "SupervisorRef",
+    "Tracer",
     "Tree",
     "Turns",
     "UnknownWorker",
     "Wait",
-    "WorkFailed",
     "Worker",
     "WorkerCrashed",
     "WorkerOptions",
@@ -181,57 +218,166 @@ __all__ = [
     "WorkerStopped",
     "Workers",
     "Workflow",
+    "WorkflowFailed",
     "WorkflowHandle",
     "WouldDeadlock",
+    "WrongKey",
     "batched",
     "current_batch",
     "current_task",
     "job",
+    "observe",
     "record",
     "run",
     "spawn",
+    "stash",
     "task",
+    "trace",
+    "unstash_all",
     "whereis",
+    "workflow",
 ]
 
 
-_LATER = {
+_HOMES = {
+    "Actor": "actorflow.runtime.actor.actor",
+    "ActorflowError": "actorflow.runtime.errors",
+    "AlreadyStarted": "actorflow.runtime.errors",
+    "AlreadyUsed": "actorflow.runtime.errors",
+    "AnswerTimeout": "actorflow.runtime.errors",
+    "Again": "actorflow.runtime.worker.job.answers",
+    "Answers": "actorflow.runtime.worker.job.answers",
+    "Backoff": "actorflow.runtime.supervision.spec",
+    "BadBehaviour": "actorflow.runtime.errors",
+    "BadChild": "actorflow.runtime.supervision.spec",
+    "BadFlags": "actorflow.runtime.supervision.spec",
+    "BadId": "actorflow.engine.errors",
+    "BadJob": "actorflow.runtime.errors",
+    "BadOption": "actorflow.runtime.errors",
     "BadPlan": "actorflow.plans.errors",
+    "BadResult": "actorflow.engine.errors",
+    "Breaker": "actorflow.runtime.worker.job.failure",
+    "Cancelled": "actorflow.engine.errors",
+    "Child": "actorflow.runtime.supervision.spec",
+    "ChildInfo": "actorflow.runtime.supervision.children",
+    "ChildState": "actorflow.runtime.supervision.children",
     "Collector": "actorflow.runtime.prometheus",
+    "ChildCounts": "actorflow.runtime.supervision.children",
+    "Crash": "actorflow.runtime.exits",
+    "DeadLetter": "actorflow.runtime.worker.job.dead_letters",
+    "DeadLetters": "actorflow.runtime.worker.job.dead_letters",
+    "Deferred": "actorflow.runtime.worker.job.deferred",
+    "Delivery": "actorflow.engine.commit.outcomes",
+    "Displaced": "actorflow.runtime.errors",
+    "Drop": "actorflow.runtime.worker.job.failure",
+    "Dropped": "actorflow.runtime.errors",
+    "Duplicate": "actorflow.runtime.errors",
+    "Encrypted": "actorflow.engine.encryption",
     "Engine": "actorflow.application",
     "Event": "actorflow.workflows.wait",
-    "Interrupt": "actorflow.workflows.interrupt",
-    "Interrupted": "actorflow.workflows.errors",
+    "Executor": "actorflow.runtime.worker.job.executor",
+    "ExitCode": "actorflow.runtime.supervision.run",
+    "ExitReason": "actorflow.runtime.exits",
+    "Expired": "actorflow.runtime.errors",
+    "Failed": "actorflow.workflows.errors",
+    "FailedToStart": "actorflow.runtime.exits",
     "FlowTask": "actorflow.flows.service.taskers",
-    "HOLD": "actorflow.engine.tasks.tasker",
+    "Full": "actorflow.runtime.errors",
+    "GaveUp": "actorflow.runtime.exits",
+    "HOLD": "actorflow.engine.tasks.task",
+    "IGNORE": "actorflow.runtime.supervision.supervisor",
+    "Ignored": "actorflow.runtime.supervision.actions",
+    "Interrupt": "actorflow.workflows.inbox",
+    "Interrupted": "actorflow.workflows.errors",
+    "Isolate": "actorflow.runtime.worker.job.failure",
     "JobFailed": "actorflow.plans.errors",
     "JobSkipped": "actorflow.plans.errors",
+    "Killed": "actorflow.runtime.exits",
+    "Lane": "actorflow.engine.kinds.lane",
+    "LaunchFailed": "actorflow.runtime.errors",
+    "Limit": "actorflow.runtime.worker.job.limit",
+    "LoopBlocked": "actorflow.runtime.errors",
+    "Malformed": "actorflow.runtime.errors",
+    "NoAnswer": "actorflow.engine.errors",
+    "Normal": "actorflow.runtime.exits",
+    "NotHandling": "actorflow.runtime.errors",
+    "NotParked": "actorflow.runtime.errors",
+    "NotSendable": "actorflow.runtime.errors",
+    "Observation": "actorflow.runtime.observe",
+    "OutcomeUnknown": "actorflow.engine.errors",
+    "PairState": "actorflow.runtime.worker.pair.states",
     "Plan": "actorflow.plans.plan",
     "PlanFailed": "actorflow.plans.errors",
     "PlanResult": "actorflow.plans.run.result",
+    "Pool": "actorflow.runtime.worker.server",
+    "ProcessCancelled": "actorflow.runtime.errors",
+    "ProcessCrashed": "actorflow.runtime.errors",
+    "ProcessTimeout": "actorflow.runtime.errors",
+    "Processes": "actorflow.runtime.worker.process.options",
+    "PushTimeout": "actorflow.runtime.errors",
+    "Refused": "actorflow.workflows.errors",
+    "Rejected": "actorflow.runtime.errors",
     "RemoteWorkflow": "actorflow.workflows.remote",
-    "Turns": "actorflow.workflows.turns",
+    "Replaced": "actorflow.runtime.errors",
+    "RequestRefusal": "actorflow.runtime.supervision.actions",
+    "RequestRefused": "actorflow.runtime.errors",
+    "Restart": "actorflow.runtime.worker.server",
+    "Retry": "actorflow.runtime.worker.job.failure",
+    "Server": "actorflow.runtime.worker.server",
+    "Shutdown": "actorflow.runtime.exits",
+    "Split": "actorflow.runtime.worker.job.split",
+    "StartFailed": "actorflow.runtime.errors",
+    "ChildStarted": "actorflow.runtime.supervision.actions",
+    "StepFailed": "actorflow.workflows.errors",
+    "Stop": "actorflow.runtime.actor.actor",
+    "StopTimeout": "actorflow.runtime.errors",
+    "Supervisor": "actorflow.runtime.supervision.supervisor",
+    "SupervisorRef": "actorflow.runtime.supervision.supervisor",
+    "Tree": "actorflow.runtime.supervision.tree",
+    "Turns": "actorflow.workflows.inbox",
+    "UnknownWorker": "actorflow.runtime.errors",
     "Wait": "actorflow.workflows.wait",
-    "WorkFailed": "actorflow.workflows.errors",
+    "Worker": "actorflow.runtime.worker.spec",
+    "WorkerCrashed": "actorflow.runtime.errors",
+    "WorkerOptions": "actorflow.runtime.worker.options",
+    "WorkerRef": "actorflow.runtime.worker.ref",
+    "WorkerStatistics": "actorflow.runtime.worker.statistics",
+    "WorkerStopped": "actorflow.runtime.errors",
+    "Workers": "actorflow.runtime.worker.embedded",
     "Workflow": "actorflow.workflows.workflow",
+    "WorkflowFailed": "actorflow.workflows.errors",
     "WorkflowHandle": "actorflow.workflows.service.handle",
-    "current_task": "actorflow.workflows.running",
+    "WouldDeadlock": "actorflow.runtime.errors",
+    "WrongKey": "actorflow.engine.encryption",
+    "batched": "actorflow.runtime.worker.batched",
+    "current_batch": "actorflow.runtime.worker.pair.runner",
+    "current_task": "actorflow.workflows.task",
     "job": "actorflow.plans.sources",
+    "observe": "actorflow.runtime.observe",
+    "trace": "actorflow.runtime.tracing",
+    "Tracer": "actorflow.runtime.tracing",
     "record": "actorflow.lab.recording",
+    "run": "actorflow.runtime.supervision.run",
+    "spawn": "actorflow.runtime.worker.spec",
+    "stash": "actorflow.runtime.actor.actor",
     "task": "actorflow.workflows.task",
+    "unstash_all": "actorflow.runtime.actor.actor",
+    "whereis": "actorflow.runtime.registry",
+    "workflow": "actorflow.workflows.workflow",
 }
+"""Where each public name is defined."""
 
 
 def __dir__() -> list[str]:
-    """Return the public names, those included that are imported when first used."""
+    """Return the public names."""
     return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:
-    """Import what not every program needs when it is first used."""
-    if name in _LATER:
-        from importlib import import_module  # noqa: PLC0415 - keeps the import light
-
-        return getattr(import_module(_LATER[name]), name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+    """Import a public name when it is first used."""
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # the next use does not come here
+    return value

@@ -10,27 +10,34 @@ import asyncio
 import importlib
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from actorflow.behaviours.arguments import choice, count, flag
 from actorflow.engine.clock import WALL
 from actorflow.engine.engine import RETENTION
 from actorflow.engine.engine import Engine as BareEngine
+from actorflow.engine.kinds.cron import ALLOW, OVERLAPS
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.service.front import DOMAIN, UNIT, Flows
 from actorflow.plans.plan import Plan
 from actorflow.plans.service.front import Plans
-from actorflow.runtime.errors import BadOption
+from actorflow.runtime.environment import PROCESS
+from actorflow.runtime.errors import BadOption, install_hint
 from actorflow.workflows.service.front import Workflows
-from behaviours.arguments import count, flag
+from actorflow.workflows.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from actorflow.engine.handle import Execution
+    from actorflow.engine.kinds.lane import Lane
     from actorflow.engine.schedules import Schedule
+    from actorflow.engine.stores.encoded import Codec
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.node import Payload
     from actorflow.flows.language.tree import Tree
     from actorflow.plans.service.front import PlanHandle
+    from actorflow.runtime.environment import Environment
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.workflow import Workflow
 
@@ -44,21 +51,23 @@ class Engine(BareEngine):
 
     Args:
         where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
-        durability: of a file: `"full"`, `"normal"` or `"off"`; see `SqliteStore`.
-        check: of a file: check its structure when it is opened.
-        retention: seconds that executions are kept after they have ended; `None`: for ever.
-        max_live: executions that stay in memory although they have nothing to do.
-        clock: where time comes from; tests give a virtual one.
-        worker: of a store that several engines share: run executions here. Without, this engine
-            starts, sends, cancels, looks and waits, and others do the work.
-        max_messages: that one run of a flow processes, at most.
+        durability: for a file: `"full"`, `"normal"` or `"off"`; see `SqliteStore`.
+        check: for a file: check its structure when it is opened.
+        retention: seconds that executions are kept after they have ended; `None`: forever.
+        max_live: the number of idle executions that stay in memory.
+        clock: the source of time; tests pass a virtual one.
+        worker: whether this engine runs executions of a shared store. With `False` it starts,
+            sends, cancels, reads and waits, and other engines run them.
+        codec: encrypts stored data, as in `af.Encrypted(key)`. Needs the extra `encryption`.
+        max_messages: the most messages that one run of a flow processes.
         history: whether every message of a flow is kept.
-        control: open a socket through which the engine is steered while it runs, by the commands
-            `actorflow ...` and over HTTP: `True` for `STORE.sock` beside the store, a path, or
-            `"tcp://127.0.0.1:4000"`; or a list of these. Needs the extra `web`.
-        token: what every request over TCP must carry, as `Authorization: Bearer TOKEN`.
+        control: open a socket for the commands `actorflow ...` and for HTTP while the engine runs:
+            `True` for `STORE.sock` beside the store, a path, or `"tcp://127.0.0.1:4000"`; or a list
+            of these. Needs the extra `web`.
+        token: the token of every request over TCP, as `Authorization: Bearer TOKEN`.
+        environment: its lanes and its steady clock; a simulation passes others.
 
-    Nothing that is stored runs before `resume()`, or the first `launch`, `send`, `start`, `wait` or
+    Stored work does not run before `resume()`, or the first `launch`, `send`, `start`, `wait` or
     push: so kinds, workers and taskers can be registered in any order before.
 
     Raises:
@@ -78,10 +87,12 @@ class Engine(BareEngine):
         max_live: int = 1_000,
         clock: Any = WALL,
         worker: bool = True,
+        codec: Codec | None = None,
         max_messages: int = MAX_MESSAGES,
         history: bool = True,
         control: bool | str | Path | Sequence[bool | str | Path] = False,
         token: str | None = None,
+        environment: Environment = PROCESS,
     ) -> None:
         count(max_messages, "max_messages", f"max_messages={MAX_MESSAGES:_}", error=BadOption)
         flag(history, "history", "history=False", error=BadOption)
@@ -96,6 +107,8 @@ class Engine(BareEngine):
             max_live=max_live,
             clock=clock,
             worker=worker,
+            codec=codec,
+            environment=environment,
         )
         try:
             self._closing.before.append(self._close_controls)
@@ -115,7 +128,7 @@ class Engine(BareEngine):
             raise
 
     def _close_controls(self) -> None:
-        """Close the control sockets, after what was asked through them is answered."""
+        """Close the control sockets after answering all requests."""
         while self._controls:
             self._controls.pop().close()
 
@@ -136,10 +149,49 @@ class Engine(BareEngine):
                 token.
 
         """
-        self.core.refuse_if_closed()
+        self.parts.state.require_open()
         server = _web_server("serve_agent()").open_agent(self, host, port, token)
         self._controls.append(server)
         return str(server.address).replace("tcp://", "http://")
+
+    def pause(self, what: Lane | Task[..., Any] | str) -> None:
+        """Start nothing more in a lane, or no more calls of a task, until `resume(what)`.
+
+        Executions and calls that have begun continue. A lane stays paused after a restart, for all
+        engines. A task is paused in this engine until it closes; its calls wait in the store.
+
+        Raises:
+            BadOption: there is no tasker of that name.
+
+        """
+        super().pause(self._named(what))
+
+    def resume(self, what: Lane | Task[..., Any] | str | None = None) -> None:
+        """Start to run stored messages, timers and tasks; or resume a paused lane or task.
+
+        The first `send`, `start`, `wait` or push does the same. Register kinds, workers and taskers
+        before; messages and tasks for a missing one wait until it is registered.
+
+        Args:
+            what: a lane or a task that was paused.
+
+        """
+        super().resume(self._named(what))
+
+    async def apause(self, what: Lane | Task[..., Any] | str) -> None:
+        """Like `pause`, from a task of any event loop."""
+        await asyncio.to_thread(self.pause, what)
+
+    async def aresume(self, what: Lane | Task[..., Any] | str | None = None) -> None:
+        """Like `resume`, from a task of any event loop."""
+        await asyncio.to_thread(self.resume, what)
+
+    def _named(self, what: Any) -> Any:
+        """Return a lane, or the name of a task."""
+        if not isinstance(what, Task):
+            return what
+        self.workflows.register(what)
+        return what.name
 
     @overload
     def start(
@@ -148,6 +200,9 @@ class Engine(BareEngine):
         *,
         id: str | None = None,
         inbox: Any = None,
+        at: datetime | float | None = None,
+        lane: Lane | None = None,
+        on_conflict: str = "return",
         connection: Any = None,
     ) -> WorkflowHandle[R]: ...
     @overload
@@ -162,24 +217,25 @@ class Engine(BareEngine):
         body: Any = None,
         *,
         id: str | None = None,  # noqa: A002 - what it is
-        inbox: Any = None,
         connection: Any = None,
+        **options: Any,
     ) -> Any:
         """Start a workflow, a plan, or an execution of any kind by its name.
 
-        With an `id`, only the first call starts it. With a `connection` (a `psycopg.Connection`, on
+        With an `id`, only the first call starts it. A workflow may start later (`at=`), in a lane
+        (`lane=`), or with an inbox (`inbox=`). With a `connection` (a `psycopg.Connection`, on
         Postgres) it joins the open transaction: it happens when that commits. See
         `Workflows.start`, `Plans.start` and `Engine.start` of the module `actorflow.engine.engine`.
         """
         if isinstance(kind, str):
-            _refuse_inbox(inbox)
+            _refuse_options(options)
             return super().start(kind, body, id=id, connection=connection)
         _refuse_body(body)
         if isinstance(kind, Plan):
-            _refuse_inbox(inbox)
+            _refuse_options(options)
             _refuse_connection(connection)
             return self.plans.start(kind, id=id)
-        return self.workflows.start(kind, id=id, inbox=inbox, connection=connection)
+        return self.workflows.start(kind, id=id, connection=connection, **options)
 
     @overload
     async def astart(
@@ -188,6 +244,9 @@ class Engine(BareEngine):
         *,
         id: str | None = None,
         inbox: Any = None,
+        at: datetime | float | None = None,
+        lane: Lane | None = None,
+        on_conflict: str = "return",
         connection: Any = None,
     ) -> WorkflowHandle[R]: ...
     @overload
@@ -207,22 +266,28 @@ class Engine(BareEngine):
         body: Any = None,
         *,
         id: str | None = None,  # noqa: A002 - what it is
-        inbox: Any = None,
         connection: Any = None,
+        **options: Any,
     ) -> Any:
         """Like `start`, from a task of any event loop."""
         if isinstance(kind, str):
-            _refuse_inbox(inbox)
+            _refuse_options(options)
             return await super().astart(kind, body, id=id, connection=connection)
         _refuse_body(body)
         if isinstance(kind, Plan):
-            _refuse_inbox(inbox)
+            _refuse_options(options)
             _refuse_connection(connection)
             return await self.plans.astart(kind, id=id)
-        return await self.workflows.astart(kind, id=id, inbox=inbox, connection=connection)
+        return await self.workflows.astart(kind, id=id, connection=connection, **options)
 
     def schedule(
-        self, name: str, cron: str, workflow: Workflow[Any], *, zone: str = "UTC"
+        self,
+        name: str,
+        cron: str,
+        workflow: Workflow[Any],
+        *,
+        zone: str = "UTC",
+        overlap: str = ALLOW,
     ) -> Schedule:
         """Start a workflow by the clock, also after a restart; return the schedule once stored.
 
@@ -234,24 +299,35 @@ class Engine(BareEngine):
         Args:
             name: the schedule's; the same name again replaces it, and leaves it paused if it is.
             cron: five fields, as in `"30 9 * * 1-5"`; or six, the first being seconds.
-            workflow: what is started each time.
+            workflow: the workflow to start each time.
             zone: the time zone that the fields are meant in.
 
         Raises:
             BadOption: the cron line or the zone cannot be read.
-            InvalidWorkflow: it is no workflow.
-            NotStorable: a property is no plain data and has no declared type.
+            InvalidWorkflow: it is not a workflow.
+            NotStorable: a property is not plain data and has no declared type.
 
         """
+        choice(overlap, "overlap", OVERLAPS, error=BadOption)
         kind, body = self.workflows.to_start(workflow, tags={"schedule": name})
         plan = {"cron": cron, "zone": zone, "kind": kind, "body": body, "start": True}
+        if overlap != ALLOW:
+            plan["overlap"] = overlap
         return self.schedules.set(name, plan)
 
     async def aschedule(
-        self, name: str, cron: str, workflow: Workflow[Any], *, zone: str = "UTC"
+        self,
+        name: str,
+        cron: str,
+        workflow: Workflow[Any],
+        *,
+        zone: str = "UTC",
+        overlap: str = ALLOW,
     ) -> Schedule:
         """Like `schedule`, from a task of any event loop."""
-        return await asyncio.to_thread(self.schedule, name, cron, workflow, zone=zone)
+        return await asyncio.to_thread(
+            self.schedule, name, cron, workflow, zone=zone, overlap=overlap
+        )
 
     def launch(
         self,
@@ -294,9 +370,9 @@ class Engine(BareEngine):
         self.flows.tasker(name, do, **options)
 
 
-def _refuse_inbox(inbox: Any) -> None:
-    if inbox is not None:
-        msg = "inbox= is for workflows: other kinds choose their own behaviour"
+def _refuse_options(options: dict[str, Any]) -> None:
+    if options:
+        msg = f"{', '.join(f'{each}=' for each in options)} is for workflows, not for other kinds"
         raise BadOption(msg)
 
 
@@ -320,7 +396,7 @@ def _open_controls(engine: Engine, control: Any, token: str | None) -> list[Any]
 def _web_server(what: str) -> Any:
     """Return the module that serves sockets. It stands above this one, and is an extra."""
     try:
-        return importlib.import_module("actorflow.web.server")
+        return importlib.import_module("actorflow.api.http.server")
     except ImportError as error:
-        msg = f"{what} needs {error.name}: pip install 'actorflow[web]'"
+        msg = f"{what} needs {error.name}: {install_hint('web')}"
         raise BadOption(msg) from error

@@ -1,9 +1,13 @@
-"""The command `actorflow`. It needs the extra `cli`; importing this module does not."""
+"""The command `actorflow`. It needs the extra `cli`; importing this module does not.
+
+This module imports nothing else of actorflow at its top, so that `main` handles Ctrl-C during all
+imports that take time.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import typer
@@ -13,69 +17,53 @@ def application() -> typer.Typer:
     """Build the command line; raise ImportError where typer is not installed."""
     import typer  # noqa: PLC0415 - an extra, and slow to import
 
-    app = typer.Typer(no_args_is_help=True, add_completion=False)
+    from actorflow.api.cli.register import Group  # noqa: PLC0415 - needs typer
+
+    app = typer.Typer(no_args_is_help=True, cls=Group, pretty_exceptions_enable=False)
+
+    def show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+        if wanted:
+            from actorflow import __version__  # noqa: PLC0415 - so that --help stays fast
+
+            typer.echo(f"actorflow {__version__}")
+            raise typer.Exit
 
     @app.callback()
-    def actorflow() -> None:
+    def actorflow(
+        *,
+        version: bool = typer.Option(
+            False,  # noqa: FBT003 - the default
+            "--version",
+            callback=show_version,
+            is_eager=True,
+            help="Print the version.",
+        ),
+    ) -> None:
         """Workers that take everything that arrived while they were busy.
 
-        Exit codes: 0, it is done; 1, the engine or the store refused it; 2, wrong arguments; 130,
-        Ctrl-C.
+        STORE is a file, a URL, or a live engine; by default what ACTORFLOW_STORE says.
+
+        Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 130 interrupted.
         """
 
-    @app.command()
-    def version() -> None:
-        """Print the version of actorflow."""
-        from actorflow import __version__  # noqa: PLC0415 - so that --help does not load the library
-
-        typer.echo(__version__)
-
-    # Everything behind `lab` is parsed by the lab itself, which is imported only then.
-    @app.command(
-        add_help_option=False,
-        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    )
-    def lab(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
-        """Compare batching policies on your traffic: simulate, measure, advise."""
-        try:
-            from actorflow.lab.commands import app as commands  # noqa: PLC0415
-        except ImportError as error:
-            sys.exit(f"the policy lab needs {error.name}: pip install 'actorflow[lab]'")
-        commands(arguments or [], prog_name="actorflow lab")
-
-    @app.command(
-        add_help_option=False,
-        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    )
-    def flow(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
-        """Run, check, format and trace flows."""
-        from actorflow.flows.service.commands import commands  # noqa: PLC0415 - only when it is called
-
-        commands(arguments or [], prog_name="actorflow flow")
-
-    @app.command(
-        add_help_option=False,
-        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    )
-    def plan(arguments: list[str] | None = typer.Argument(None, metavar="...")) -> None:  # noqa: B008
-        """Run plans (graphs of jobs), show them, and say why a job runs."""
-        from actorflow.plans.commands import commands  # noqa: PLC0415 - only when it is called
-
-        commands(arguments or [], prog_name="actorflow plan")
-
-    from actorflow.web.commands.mounting import mount  # noqa: PLC0415 - only for the command line
-
-    mount(app)
     return app
+
+
+_INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 
 
 def main() -> None:
     """Run the command line of this process."""
     try:
-        app = application()
-    except ImportError as error:
-        sys.exit(f"the command line needs {error.name}: pip install 'actorflow[cli]'")
-    app()
+        try:
+            app: Any = application()
+        except ImportError as error:
+            from actorflow.runtime.errors import install_hint  # noqa: PLC0415 - rarely needed
+
+            sys.exit(f"actorflow: the command line needs {error.name}; {install_hint('cli')}")
+        app(prog_name="actorflow")
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from behaviours.errors import BadBehaviour, brief
+from actorflow.behaviours.errors import BadBehaviour, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,20 +30,20 @@ def seconds(
     """Return a span of time as a float.
 
     Args:
-        value: what was passed as `name`.
+        value: the argument to validate.
         name: how the argument is called.
         example: a call that works.
         zero: whether 0 is allowed.
         infinite: whether `inf` is allowed.
-        error: what is raised for anything else.
+        error: the class of the exception for any other value.
 
     >>> seconds(2, "every", "Throttle(Queue(), 0.5)")
     2.0
     >>> seconds("2", "every", "Throttle(Queue(), 0.5)")
     Traceback (most recent call last):
     ...
-    behaviours.errors.BadBehaviour: every='2': every must be a finite number of seconds, zero or
-    more, as in Throttle(Queue(), 0.5)
+    actorflow.behaviours.errors.BadBehaviour: every='2': every must be a finite number of seconds,
+    zero or more, as in Throttle(Queue(), 0.5)
 
     """
     span = _real(value)
@@ -70,8 +70,8 @@ def count(
     >>> count(True, "size", "Chunk(Queue(), 100)")
     Traceback (most recent call last):
     ...
-    behaviours.errors.BadBehaviour: size=True: size must be a whole number, 1 or more, as in
-    Chunk(Queue(), 100)
+    actorflow.behaviours.errors.BadBehaviour: size=True: size must be a whole number, 1 or more,
+    as in Chunk(Queue(), 100)
     """
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if whole and value >= least and (most is None or value <= most):
@@ -97,8 +97,8 @@ def number(
     >>> number(-1, "factor", "Backoff(factor=2)", least=1)
     Traceback (most recent call last):
     ...
-    behaviours.errors.BadBehaviour: factor=-1: factor must be a finite number, 1 or more, as in
-    Backoff(factor=2)
+    actorflow.behaviours.errors.BadBehaviour: factor=-1: factor must be a finite number, 1 or more,
+    as in Backoff(factor=2)
     """
     real = _real(value)
     if (
@@ -124,7 +124,7 @@ def number(
 def function(
     value: Any, name: str, example: str, *, error: type[Exception] = BadBehaviour
 ) -> Callable[..., Any]:
-    """Return a function of the user's.
+    """Return `value` if it is a function that can be called.
 
     >>> function(len, "weight", "Chunk(Queue(), 1_000_000, weight=len)")(b"abc")
     3
@@ -196,7 +196,7 @@ def shown(value: Any) -> str:
 
 
 def _real(value: Any) -> float | None:
-    """Return a real number as a float, or None if it is none: a boolean, NaN, too large."""
+    """Return a real number as a float; None for a boolean, NaN, or a number that is too large."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import compress
+from operator import not_
+from typing import TYPE_CHECKING, Any, Self
 
-from behaviours.arguments import choice, count
-from behaviours.contract import Behaviour, Fate, Item, Refusal, Tally, unusable
-from behaviours.errors import BadBehaviour, Full, WouldBlock
-from behaviours.wrapper import Wrapper
+from actorflow.behaviours.arguments import choice, count, number
+from actorflow.behaviours.behaviour import Behaviour, Fate, Item, Refusal, Tally, unusable
+from actorflow.behaviours.errors import BadBehaviour, Full, WouldBlock
+from actorflow.behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-_CHOICES = ("reject", "drop_oldest", "drop_newest", "block")
+_CHOICES = ("drop_lowest", "reject", "drop_oldest", "drop_newest", "block")
 _REFUSING = ("reject", "block")
+_MAKING_ROOM = ("drop_oldest", "drop_lowest")
 _EXAMPLE = "Bounded(Queue(), 1_000, when_full='reject')"
+_WEIGHED = "Bounded(Queue(), 1_000_000, weight=len)"
 _SLICE = 1_024
 """Messages are added in slices of at least this many before the excess is dropped."""
 _FEW = 32
@@ -27,12 +31,17 @@ class Bounded(Wrapper):
     - `"reject"`: it is refused with `Full`;
     - `"drop_oldest"`: it is accepted, and the message that has waited longest is dropped;
     - `"drop_newest"`: it is dropped itself, without an error;
+    - `"drop_lowest"`: it is accepted, and the message that would leave last is dropped, which may
+      be itself: that of the lowest priority (around `Priority`), the heaviest (`Shortest`);
     - `"block"`: the pusher is asked to wait (`WouldBlock`; a worker does that for you).
+
+    With `weight`, a function of the message, the weights of the waiting messages add up to at most
+    `size`; a message that exceeds it by itself is refused with `TooLarge`.
 
     The batch that the job is working on does not count. A message that only replaces another
     one is always accepted.
 
-    >>> from behaviours import Queue, Unique
+    >>> from actorflow.behaviours import Queue, Unique
     >>> newest = Bounded(Queue(), 2, when_full="drop_oldest")
     >>> for message in "abc":
     ...     newest.add(message)
@@ -44,10 +53,33 @@ class Bounded(Wrapper):
 
     __slots__ = ("_dropped", "_rejected", "_size", "_when_full")
 
-    def __init__(self, inner: Any, size: int, when_full: str = "reject") -> None:
-        self._size = count(size, "size", _EXAMPLE)
+    def __new__(cls, *_: Any, weight: Any = None, **__: Any) -> Self:
+        """Make one that weighs messages, if there is a weight: counting them is faster."""
+        if weight is None or cls is not Bounded:
+            return super().__new__(cls)
+        from actorflow.behaviours.weighed import WeighedBounded  # noqa: PLC0415 - it is a Bounded
+
+        return WeighedBounded.__new__(WeighedBounded)  # type: ignore[return-value]
+
+    def __init__(
+        self,
+        inner: Any,
+        size: float,
+        when_full: str = "reject",
+        *,
+        weight: Callable[[Any], float] | None = None,
+    ) -> None:
+        self._size: Any = (
+            count(size, "size", _EXAMPLE)
+            if weight is None
+            else number(size, "size", _WEIGHED, above=0)
+        )
         self._when_full = choice(when_full, "when_full", _CHOICES)
         changed = {"blocks": True} if when_full == "block" else {}
+        if weight is not None:
+            changed["accepts_all"] = False
+        if when_full == "drop_oldest":
+            changed["evicts"] = True
         if when_full in _REFUSING:
             changed["accepts_all"] = False
         super().__init__(inner, bounded=True, **changed)
@@ -56,6 +88,11 @@ class Bounded(Wrapper):
                 f"Bounded(..., when_full='drop_oldest') needs to know the oldest message, and "
                 f"{self._inner!r} keeps no order of arrival; use when_full='reject', "
                 f"'drop_newest' or 'block', or bound a Queue, Stack or Unique"
+            )
+        if when_full == "drop_lowest" and not self.traits.ranked:
+            self._refuse(
+                f"Bounded(..., when_full='drop_lowest') needs to know the lowest message, and "
+                f"{self._inner!r} has no priorities; bound a Priority or Shortest"
             )
         self._dropped = 0
         self._rejected = 0
@@ -66,7 +103,7 @@ class Bounded(Wrapper):
     def add(self, message: Any) -> None:
         """Accumulate one message if there is room, else do what `when_full` says. O(1) more.
 
-        >>> from behaviours import Full, Queue
+        >>> from actorflow.behaviours import Full, Queue
         >>> bounded = Bounded(Queue(), 1)
         >>> bounded.add("a")
         >>> try:
@@ -78,7 +115,7 @@ class Bounded(Wrapper):
         inner = self._inner
         if len(inner) < self._size or not self._overflows(message):
             inner.add(message)
-        elif self._when_full == "drop_oldest":
+        elif self._when_full in _MAKING_ROOM:
             # Added first: if it is malformed, nothing was dropped for it.
             inner.add(message)
             self._trim()
@@ -93,7 +130,7 @@ class Bounded(Wrapper):
     def extend(self, messages: list[Any]) -> Sequence[Refusal]:
         """Accumulate many messages. If they fit, nothing is looked at singly. O(k).
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> bounded = Bounded(Queue(), 2)
         >>> [(refused, reason)] = bounded.extend(["a", "b", "c", "d"])
         >>> refused, bounded.take()
@@ -110,7 +147,7 @@ class Bounded(Wrapper):
     def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
         """Accumulate many messages that arrived at these times. If they fit, O(1) more.
 
-        >>> from behaviours import Expire, Queue
+        >>> from actorflow.behaviours import Expire, Queue
         >>> bounded = Bounded(Expire(Queue(), 5.0), 2, when_full="drop_oldest")
         >>> _ = bounded.extend_at(["a", "b", "c"], [1.0, 2.0, 3.0])
         >>> bounded.take()
@@ -123,7 +160,7 @@ class Bounded(Wrapper):
         if traits.shrinks or traits.bounded or traits.expires or not traits.accepts_all:
             # What happens to one of them depends on the others and on their times.
             return Behaviour.extend_at(self, messages, times)
-        if self._when_full == "drop_oldest":
+        if self._when_full in _MAKING_ROOM:
             super().extend_at(messages, times)
             self._trim()
             return ()
@@ -134,15 +171,20 @@ class Bounded(Wrapper):
         return refused
 
     def tally(self) -> Tally:
-        """Return what was dropped and rejected here, and what the inner behaviour counts. O(1).
+        """Return the counts of the inner behaviour, plus the drops and rejections here. O(1).
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> bounded = Bounded(Queue(), 2, when_full="drop_newest")
         >>> _ = bounded.extend(["a", "b", "c"])
         >>> bounded.tally().dropped
         1
         """
         return self._inner.tally() + Tally(dropped=self._dropped, rejected=self._rejected)
+
+    def evicted(self) -> int:
+        """Return how many messages were dropped to make room, here or inside. O(1)."""
+        own = self._dropped if self._when_full == "drop_oldest" else 0
+        return self._inner.evicted() + own
 
     def _overflows(self, message: Any) -> bool:
         """Return whether there is no room for a message although it would need some."""
@@ -151,7 +193,12 @@ class Bounded(Wrapper):
             inner.purge()
             if len(inner) < self._size:
                 return False
-        return not traits.shrinks or inner.grows(message)
+        return self._needs_room(message)
+
+    def _needs_room(self, message: Any) -> bool:
+        """Return whether a message would be accepted, and make the behaviour longer."""
+        inner = self._inner
+        return inner.accepts(message) and (not inner.traits.shrinks or inner.grows(message))
 
     def _keep_newest(self, messages: list[Any]) -> Sequence[Refusal]:
         """Add the messages that will not be dropped again, where each takes one place."""
@@ -192,27 +239,32 @@ class Bounded(Wrapper):
             elif shrinks:
                 self._add_singly(messages[start : start + _SLICE], refused, full)
                 start += _SLICE
-            elif self._when_full == "drop_oldest":
+            elif self._when_full in _MAKING_ROOM:
                 self._pass_through(messages[start:], refused)
                 break
             else:
                 full = messages[start:]
                 break
+        if full and not traits.accepts_all:
+            usable = list(map(inner.accepts, full))
+            if not all(usable):
+                refused += inner.extend(list(compress(full, map(not_, usable))))
+                full = list(compress(full, usable))
         if full:
             self._turn_away(full, refused)
         return refused
 
     def _add_singly(self, messages: list[Any], refused: list[Refusal], full: list[Any]) -> None:
-        """Add messages of which some may replace others; `full` gets those that do not fit."""
+        """Add messages, some of which may replace others; append to `full` what does not fit."""
         inner, size = self._inner, self._size
-        keep_new = self._when_full == "drop_oldest"
+        keep_new = self._when_full in _MAKING_ROOM
         for message in messages:
             try:
                 if keep_new:
                     inner.add(message)
                     if len(inner) > size:
                         self._trim()
-                elif len(inner) < size or not inner.grows(message):
+                elif len(inner) < size or not self._needs_room(message):
                     inner.add(message)
                 else:
                     full.append(message)
@@ -234,6 +286,9 @@ class Bounded(Wrapper):
         """Drop the oldest messages until the rest fits."""
         inner = self._inner
         excess = len(inner) - self._size
+        if self._when_full == "drop_lowest":
+            self._drop([inner.drop_lowest() for _ in range(excess)])
+            return
         while excess > 0:
             if excess == 1:
                 self._drop((inner.drop_oldest(),))
@@ -245,7 +300,7 @@ class Bounded(Wrapper):
                 raise BadBehaviour(msg)
 
     def _drop(self, messages: Sequence[Any]) -> None:
-        """Count what was dropped, and report the messages that have waiting callers."""
+        """Count dropped messages, and report the ones that have waiting callers."""
         self._dropped += len(messages)
         gone = self.gone
         if gone is not None:

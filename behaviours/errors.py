@@ -1,4 +1,4 @@
-"""What can go wrong with a message or a behaviour: one base class and a short tree.
+"""Errors of messages and behaviours: one base class and a short tree.
 
 `ActorflowError` is the base of every error that actorflow raises; it is defined here because
 this package is the lowest layer. `actorflow` re-exports it.
@@ -29,7 +29,7 @@ _BRIEF = _Brief()
 
 
 def brief(value: object) -> str:
-    """Return a short text for a value of the user's, even if it is huge or its `repr` raises.
+    """Return a short text for any value, even if it is huge or its `repr` raises.
 
     >>> brief(list(range(1_000_000)))
     '[0, 1, 2, 3, 4, 5, ...]'
@@ -87,6 +87,17 @@ class Malformed(Rejected):
         self.message = message
 
 
+class TooLarge(Rejected):
+    """The message alone exceeds the limit of a batch (`Chunk(..., oversize="reject")`)."""
+
+    def __init__(self, message: object, cost: float, limit: float) -> None:
+        super().__init__(
+            f"too large: {brief(message)} has a cost of {cost:g}, and a batch may have "
+            f'{limit:g}; split it, raise the limit, or let it run alone with oversize="alone"'
+        )
+        self.message = message
+
+
 class Displaced(ActorflowError):
     """An accepted message left without being processed; the subclass says how."""
 
@@ -97,6 +108,10 @@ class Replaced(Displaced):
 
 class Dropped(Displaced):
     """The message was dropped to make room (`when_full="drop_oldest"` or `"drop_newest"`)."""
+
+
+class Duplicate(Dropped):
+    """The message was dropped, because the same one came before (`Dedup`)."""
 
 
 class Expired(Displaced):

@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from behaviours.base import adapt, release
-from behaviours.contract import Behaviour, Fate, Item, Reason, Refusal, Tally, Traits
-from behaviours.errors import BadBehaviour
+from actorflow.behaviours.adapt import adapt_inner, release
+from actorflow.behaviours.behaviour import (
+    Behaviour,
+    Fate,
+    Item,
+    Judge,
+    MessageOutcome,
+    Reason,
+    Refusal,
+    Tally,
+    Traits,
+)
+from actorflow.behaviours.errors import BadBehaviour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +30,13 @@ class Wrapper(Behaviour):
 
     def __init__(self, inner: Any, **changed: bool) -> None:
         super().__init__()
-        self._inner: Behaviour = adapt(inner)
+        self._inner: Behaviour = adapt_inner(inner)
         self.traits: Traits = replace(self._inner.traits, **changed)
+
+    @property
+    def inner(self) -> Behaviour:
+        """The behaviour that it is around."""
+        return self._inner
 
     def _stay_patient(self) -> None:
         """Set the trait `patient`, unless a number of messages matters to the inner behaviour."""
@@ -48,9 +63,23 @@ class Wrapper(Behaviour):
             return inner.extend_at(messages, times)
         return inner.extend(messages)
 
-    def take(self, limit: int | None = None) -> Any:
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
         """Hand over a batch of the inner behaviour. Costs what the inner behaviour costs."""
+        if free != 1 and self._inner.traits.spreads:
+            return self._inner.take(limit, free)
         return self._inner.take() if limit is None else self._inner.take(limit)
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over what `judge` takes of the inner behaviour."""
+        return self._inner.choose(judge, limit)
+
+    def portion(self) -> int | None:
+        """Return the limit of the inner behaviour."""
+        return self._inner.portion()
+
+    def padding(self) -> int:
+        """Return what the inner behaviour has padded the last batch with."""
+        return self._inner.padding()
 
     def reason(self) -> Reason:
         """Return why the batch left the inner behaviour."""
@@ -67,6 +96,10 @@ class Wrapper(Behaviour):
         """Forget the oldest message of the inner behaviour and return it."""
         return self._inner.drop_oldest()
 
+    def drop_lowest(self) -> Any:
+        """Forget the message that the inner behaviour would hand over last, and return it."""
+        return self._inner.drop_lowest()
+
     def drop_many(self, count: int) -> Sequence[Any]:
         """Forget the `count` oldest messages of the inner behaviour and return them."""
         return self._inner.drop_many(count)
@@ -78,6 +111,14 @@ class Wrapper(Behaviour):
     def grows(self, message: Any) -> bool:
         """Return whether `message` makes the inner behaviour longer."""
         return self._inner.grows(message)
+
+    def evicted(self) -> int:
+        """Return what the inner behaviour has dropped to make room."""
+        return self._inner.evicted()
+
+    def accepts(self, message: Any) -> bool:
+        """Return whether the inner behaviour can use `message`."""
+        return self._inner.accepts(message)
 
     def ready_at(self, now: float) -> float:
         """Pass the time on, and return the answer of the inner behaviour."""
@@ -97,12 +138,40 @@ class Wrapper(Behaviour):
         return self._inner.forget(dead)
 
     def purge(self) -> None:
-        """Make the inner behaviour drop what has expired."""
+        """Make the inner behaviour drop its expired messages."""
         self._inner.purge()
 
-    def observe(self, size: int, took: float) -> None:
-        """Pass on how long the job took."""
-        self._inner.observe(size, took)
+    def done(self, batch: Sequence[Any], took: float, outcomes: Sequence[MessageOutcome]) -> None:
+        """Pass on what happened to a batch."""
+        self._inner.done(batch, took, outcomes)
+
+    def retry_at(self, batch: Sequence[Any], now: float) -> float:
+        """Return when the inner behaviour allows a retry."""
+        return self._inner.retry_at(batch, now)
+
+    def withdraw(self, message: Any) -> bool:
+        """Let the inner behaviour forget a message."""
+        return self._inner.withdraw(message)
+
+    def save(self) -> Any:
+        """Return the state of this behaviour and that of the inner one, if there is any."""
+        own, inner = self._save(), self._inner.save()
+        return None if own is None and inner is None else [own, inner]
+
+    def load(self, state: Any) -> None:
+        """Restore the state of this behaviour and of the inner one."""
+        if state is not None:
+            own, inner = state
+            if own is not None:
+                self._load(own)
+            self._inner.load(inner)
+
+    def _save(self) -> Any:
+        """Return the state of this wrapper alone."""
+        return None
+
+    def _load(self, state: Any) -> None:
+        """Restore what `_save` has returned."""
 
     def flush(self) -> None:
         """Make the inner behaviour stop waiting for more."""

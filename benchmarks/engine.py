@@ -46,7 +46,9 @@ _LONG = 300.0
 _TRACED = 10_000  # executions whose memory is counted byte by byte
 METHOD = (
     "Each case runs in a process of its own; figures are medians of the rounds. Peers write with "
-    "WAL and `synchronous = FULL`, as the engine does. The fastest peer is the fastest of 1 and 8 "
+    "WAL and `synchronous = FULL`, as the engine does; the script reads both settings. "
+    "`others_cpu` is the share of the processors that other processes took. The fastest "
+    "peer is the fastest of 1 and 8 "
     "threads."
 )
 
@@ -196,9 +198,9 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
         left = count
         done.clear()
         for number in range(count):
-            engine.core.append(f"execution-{number}", "counter", (MESSAGE,))
+            engine.parts.sender.append(f"execution-{number}", "counter", (MESSAGE,))
         assert done.wait(_LONG)
-        engine.core.in_writer(lambda: None)  # what has run is committed, and its waiting room empty
+        engine.parts.writer.call_and_wait(lambda: None)  # all finished runs are committed now
 
     with Engine(folder / "engine.db", durability="normal") as engine:
         engine.register(Kind())
@@ -220,7 +222,7 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
     engine.close()
     with Engine(folder / "engine.db", durability="normal") as engine:  # without its kind
         for number in range(count):
-            engine.core.append(f"execution-{number}", "counter", (MESSAGE,))
+            engine.parts.sender.append(f"execution-{number}", "counter", (MESSAGE,))
         engine.send("execution-0", MESSAGE)
     left = count + 1
     done.clear()
@@ -244,7 +246,7 @@ def timers(folder: Path, _subject: str, count: int) -> Figures:
         begin = time.perf_counter()
         for start in range(0, count, 10_000):
             rows = [TimerRow("x", str(n), far + n, b"\x01") for n in range(start, start + 10_000)]
-            assert engine.core.writer.commit([Change("x", timers=rows)]) is None
+            assert engine.parts.writer.commit([Change("x", timers=rows)]) is None
         store_s = time.perf_counter() - begin
     before = resident()
     begin = time.perf_counter()
@@ -263,9 +265,9 @@ def timers(folder: Path, _subject: str, count: int) -> Figures:
         timer = TimerRow("w", "soon", due, b"\x01")
 
         def added(change: Change, _error: Exception | None) -> None:
-            engine.core.timers.added(change.timers)
+            engine.parts.timers.added(change.timers)
 
-        engine.core.writer.submit(Change("w", timers=[timer]), added)
+        engine.parts.writer.submit(Change("w", timers=[timer]), added)
         assert fired.wait(_LONG)
         late = time.time() - due
     return {
@@ -332,15 +334,15 @@ def goals(found: Found) -> list[Goal]:
     rows: list[tuple[str, str, float | None, Callable[[float], bool]]] = [
         (
             "push_ack from 1 thread / fastest peer's enqueue from 1 thread",
-            ">= 0.75 x",
+            ">= 0.9 x",
             over(median(found, "enqueue, 1 thread", "actorflow", "rate"), fastest(single)),
-            lambda value: value >= 0.75,
+            lambda value: value >= 0.9,
         ),
         (
             "push_ack from 8 threads / fastest peer's enqueue",
-            ">= 2.75 x",
+            ">= 2.5 x",
             over(median(found, threads, "actorflow", "rate"), best),
-            lambda value: value >= 2.75,
+            lambda value: value >= 2.5,
         ),
         (
             "apush_ack from 1,000 callers / fastest peer's enqueue",
@@ -356,9 +358,9 @@ def goals(found: Found) -> list[Goal]:
         ),
         (
             "push_block on an idle engine, p50 / bare synced commit",
-            "<= 1.8 x",
+            "<= 1.6 x",
             median(found, "latency", "actorflow", "ratio"),
-            lambda value: value <= 1.8,
+            lambda value: value <= 1.6,
         ),
         (
             "100,000 idle executions recovered, s",
@@ -398,9 +400,9 @@ def goals(found: Found) -> list[Goal]:
         ),
         (
             "10 x executions (10k to 100k), x processor time",
-            "about 10",
+            "<= 11",
             over(create[100_000], create[10_000]),
-            lambda value: value < 15,
+            lambda value: value <= 11,
         ),
         (
             "a timer among 1,000,000, ms late",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.lab.models.policies import parse_policies
 from actorflow.lab.report import figures
+from actorflow.lab.report.gallery import today
 from actorflow.lab.report.timeline import timeline
 from actorflow.lab.run.simulate import simulate
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from actorflow.lab.run.result import Result
 
 FOLDER = ROOT / "docs" / "figures"
-DPI = 100
+DPI = 200
 
 # Two flurries and a straggler: when (ms), key, priority.
 ARRIVALS = (
@@ -54,6 +55,18 @@ BEHAVIOURS = {
     "debounce": ("debounce(queue, 6ms, 30ms)", "number"),
     "expire": ("expire(stack, 8ms)", "number"),
     "adaptive": ("adaptive(queue, 32ms)", "number"),
+    "bucket": ("bucket", "key"),
+    "deadline": ("deadline(queue, 11ms)", "number"),
+    "rate": ("rate(queue, 100, burst=3)", "number"),
+    "perkey": ("per_key(chunk(queue, 2))", "key"),
+    "padto": ("pad_to(queue, 4)", "number"),
+    "shortest": ("chunk(shortest(weight=priority), 3)", "priority"),
+    "sample": ("sample(3)", "number"),
+    "lifo": ("chunk(lifo(queue, 3), 2)", "number"),
+    "codel": ("codel(chunk(queue, 1), 4ms, 8ms)", "number"),
+    "window": ("window(20ms)", "number"),
+    "dedup": ("dedup(queue, 40ms)", "key"),
+    "lanes": ("lanes(queue, queue)", "priority"),
 }
 """For each behaviour a policy that shows it, and the label of the messages."""
 
@@ -139,7 +152,9 @@ def main(folder: Path = FOLDER) -> int:
     for name, (scene, draw) in SCENES.items():
         results = known.setdefault(scene, ()) or scene()
         known[scene] = results
-        figures.save(draw(results), folder / f"{name}.png", DPI)
+        figure = draw(results)
+        figures.footer(figure, results, today())
+        figures.save(figure, folder / f"{name}.png", DPI)
     draw_plan(folder)
     print(f"wrote {len(BEHAVIOURS) + len(SCENES) + len(PLANS)} figures to {folder}")
     return 0

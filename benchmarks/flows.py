@@ -174,7 +174,7 @@ def one_in_flight(count: int) -> Iterator[list[str]]:
         "two-task sequences one after the other / bare synced commits",
         f"{commit / flow:.2f} ({1 / flow:,.0f} /s / {1 / commit:,.0f} /s; {each:.1f} commits each)",
         "",
-        ">= 0.15",
+        ">= 0.2",
     ]
 
 

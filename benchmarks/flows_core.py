@@ -12,7 +12,7 @@ from typing import Any
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.loop import run
 from actorflow.flows.execution.requests import launch_message
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.procedures.registry import all_procedures
 
 PUSHES = 1_000
@@ -52,9 +52,9 @@ def loop_flow(rounds: int) -> list[Any]:
 
 def measure(
     tree: list[Any], payload: dict[str, Any], *, store: bool = False
-) -> tuple[int, float, Execution]:
+) -> tuple[int, float, ExecutionState]:
     """Run a flow to its end; return messages, CPU seconds and the last state."""
-    state = Execution("bench-u-1")
+    state = ExecutionState("bench-u-1")
     inbox = [launch_message("bench-u-1", tree, payload=payload)]
     messages = 0
     procedures = all_procedures()

@@ -1,4 +1,4 @@
-"""Measure the policy lab itself: how fast it simulates, and whether it predicts what is measured.
+"""Measure the policy lab: how fast it simulates, and whether its predictions are right.
 
 python benchmarks/lab.py               both tables
 python benchmarks/lab.py --markdown    ... and into benchmarks/RESULTS.md
@@ -55,10 +55,11 @@ class Sizes:
     seconds: float
     real: float
     repetitions: int
+    max_lag: float
 
 
-FULL = Sizes(rounds=3, seconds=60.0, real=5.0, repetitions=3)
-QUICK = Sizes(rounds=1, seconds=0.2, real=0.1, repetitions=1)
+FULL = Sizes(rounds=3, seconds=60.0, real=5.0, repetitions=3, max_lag=0.01)
+QUICK = Sizes(rounds=1, seconds=0.2, real=0.1, repetitions=1, max_lag=100.0)
 
 
 def speeds(sizes: Sizes) -> Rows:
@@ -87,7 +88,9 @@ def agreement(sizes: Sizes) -> Rows:
     ]
     for text in AGREEMENT:
         predicted = simulate(traffic, AGREEMENT_SERVICE, text)
-        real = measure(traffic, AGREEMENT_SERVICE, text, repetitions=sizes.repetitions)
+        real = measure(
+            traffic, AGREEMENT_SERVICE, text, repetitions=sizes.repetitions, max_lag=sizes.max_lag
+        )
         apart = real.latency["p50"] / max(predicted.latency["p50"], 1e-9) - 1
         table.append([
             text, seconds_text(predicted.latency["p50"]), seconds_text(real.latency["p50"]),

@@ -70,8 +70,8 @@ def _measured(count: int, work: Callable[[], object]) -> Figures:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "jobs/s": count / wall,
-        "us of the master each": used / count * 1e6,
-        "peak MB of the master": peak,
+        "us of the scheduler each": used / count * 1e6,
+        "peak MB of the scheduler": peak,
     }
 
 
@@ -135,22 +135,22 @@ def calls(_folder: Path, subject: str, count: int) -> Figures:
                     future.result()
 
             return _measured(count, work)
-    from actorflow.runtime.lanes.process.call import Call, Ended  # noqa: PLC0415
-    from actorflow.runtime.lanes.process.crew import Crew  # noqa: PLC0415
-    from actorflow.runtime.lanes.process.packing import pack  # noqa: PLC0415
+    from actorflow.runtime.processes.call import Call, CallEnded  # noqa: PLC0415
+    from actorflow.runtime.processes.packed import pack  # noqa: PLC0415
+    from actorflow.runtime.processes.process_pool import ProcessPool  # noqa: PLC0415
 
     over = threading.Semaphore(0)
 
-    def ended(end: Ended) -> None:
+    def ended(end: CallEnded) -> None:
         assert end.ok, end
         over.release()
 
-    with Crew(WORKERS) as crew:
+    with ProcessPool(WORKERS) as processes:
         packed = pack(peers.nothing)
 
         def submit(first: int, many: int) -> None:
             for number in range(first, first + many):
-                crew.submit(Call(number, packed), ended)
+                processes.submit(Call(number, packed), ended)
             for _ in range(many):
                 over.acquire()
 
@@ -182,20 +182,20 @@ def large(_folder: Path, subject: str, megabytes: int, times: int) -> Figures:
             elapsed.append(time.perf_counter() - begin)
         process.join()
         return {"ms": statistics.median(elapsed) * 1e3}
-    from actorflow.runtime.lanes.process.call import Call, Ended  # noqa: PLC0415
-    from actorflow.runtime.lanes.process.crew import Crew  # noqa: PLC0415
+    from actorflow.runtime.processes.call import Call, CallEnded  # noqa: PLC0415
+    from actorflow.runtime.processes.process_pool import ProcessPool  # noqa: PLC0415
 
     over = threading.Semaphore(0)
-    found: list[Ended] = []
+    found: list[CallEnded] = []
 
-    def ended(end: Ended) -> None:
+    def ended(end: CallEnded) -> None:
         found.append(end)
         over.release()
 
-    with Crew(1) as crew:
+    with ProcessPool(1) as processes:
         for number in range(times + 1):
             begin = time.perf_counter()
-            crew.submit(Call.of(number, _array, megabytes), ended)
+            processes.submit(Call.of(number, _array, megabytes), ended)
             over.acquire()
             elapsed.append(time.perf_counter() - begin)
             assert found.pop().result.nbytes == megabytes << 20
@@ -239,8 +239,8 @@ def cpu_bound(folder: Path, subject: str, batches: int, steps: int) -> Figures:
 
             end: Callable[[], object] = pool.shutdown
         else:
+            from actorflow.behaviours import Chunk, Queue  # noqa: PLC0415
             from actorflow.runtime.worker.spec import spawn  # noqa: PLC0415
-            from behaviours import Chunk, Queue  # noqa: PLC0415
 
             kind: Any = "process" if subject == PROCESSES else "pool"
             made = spawn(
@@ -255,7 +255,7 @@ def cpu_bound(folder: Path, subject: str, batches: int, steps: int) -> Figures:
         while len(list(warm.iterdir())) < (1 if subject == THREADS else WORKERS):
             push(steps // 10, warm)  # until each of them has begun
             time.sleep(0.05)
-        time.sleep(1.0)  # what was pushed too much is over
+        time.sleep(1.0)  # the surplus messages are processed
         cpu, begin = time.process_time(), time.perf_counter()
         for _ in range(batches):
             push(steps, noted)
@@ -324,8 +324,8 @@ def goals(found: Found) -> list[Goal]:
                 ratio(CALLS, OURS, POOL), at_least(1.3)),
         Goal.of("renewal after 100 jobs / pebble", ">= 1.5 x",
                 ratio(RENEWAL, OURS, PEBBLE), at_least(1.5)),
-        Goal.of("peak memory of the master, MB", "<= 40",
-                median(found, LAYERS, OURS, "peak MB of the master"), at_most(40)),
+        Goal.of("peak memory of the scheduler, MB", "<= 40",
+                median(found, LAYERS, OURS, "peak MB of the scheduler"), at_most(40)),
         Goal.of("time for each of 100,000 jobs / of 10,000", "<= 1.3 x",
                 ratio(SIZE, "10,000 jobs", "100,000 jobs"), at_most(1.3)),
         Goal.of("1,000,000 jobs built and checked, s", "< 15",
@@ -361,11 +361,12 @@ def as_tables(found: Found) -> str:
     ]  # fmt: skip
     ratios = [["-" if value is None else f"{value:.1f}" for value in each] for each in computed]
     graphs: Rows = [["10,000 jobs that do nothing, in 100 layers", "jobs/s",
-                     "processor time of the master for each, us", "peak memory of the master, MB",
+                     "processor time of the scheduler for each, us",
+                     "peak memory of the scheduler, MB",
                      "jobs/s, renewed after 100"]]  # fmt: skip
     graphs += [
-        [label, cell(LAYERS, label), cell(LAYERS, label, "us of the master each"),
-         cell(LAYERS, label, "peak MB of the master"), cell(RENEWAL, label)]
+        [label, cell(LAYERS, label), cell(LAYERS, label, "us of the scheduler each"),
+         cell(LAYERS, label, "peak MB of the scheduler"), cell(RENEWAL, label)]
         for label in found.get(LAYERS, {})
     ]  # fmt: skip
     others: Rows = [

@@ -110,7 +110,7 @@ def supervised_ratio(count: int, rounds: int) -> tuple[float, float, float]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep the log quiet: crashes are what is measured."""
+    """Silence the log, because the measured crashes would fill it."""
     logger = logging.getLogger("actorflow")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""A plan that runs again only what has changed, with a report and pictures of the run."""
+"""A plan that reruns only the jobs whose inputs have changed, with a report and pictures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def load(rows: int) -> list[float]:
 
 
 def clean(values: list[float]) -> list[float]:
-    """Leave out what cannot be used."""
+    """Return the usable values."""
     return [value for value in values if usable(value)]
 
 

@@ -1,5 +1,7 @@
 """A tour of actorflow in a few seconds: `make run`, or `python examples/tour.py [section ...]`.
 
+On a terminal it waits for Enter between two sections; with `--all` it does not.
+
 Each section is one function. The tour prints its source, runs it, and prints what it printed, so
 the code on the screen is the code that ran and every number was measured just now. To add a
 section, write a function with a docstring (its heading) and decorate it with `@section`.
@@ -23,13 +25,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from io import TextIOBase, TextIOWrapper
+from pathlib import Path
 from typing import Any, TextIO
 
 import actorflow as af
+from actorflow.behaviours import Bounded, Priority, Queue, Stack, Throttle, Unique
 from actorflow.lab import simulate
-from actorflow.testing.simulation import simulate as simulate_cluster
-from actorflow.testing.simulation import simulate_workflows
-from behaviours import Bounded, Priority, Queue, Stack, Throttle, Unique
+from actorflow.testing.simulation import Faults, simulate_workflows
 
 Section = Callable[[], None]
 SECTIONS: dict[str, Section] = {}
@@ -164,8 +166,8 @@ def throttle() -> None:
 def crash() -> None:
     """Crash under a supervisor, as in Erlang/OTP.
 
-    The worker is restarted with its initial state. Only the batch that crashed is lost; what has
-    accumulated meanwhile is kept.
+    The worker is restarted with its initial state. Only the batch that crashed is lost;
+    messages that have accumulated meanwhile are kept.
     """
     begin = threading.Event()
 
@@ -296,7 +298,7 @@ def plan() -> None:
 def cluster() -> None:
     """Share a store among workers that crash, in virtual time; for real on Postgres or NATS.
 
-    A seed decides what goes wrong. Whatever it is, each order is charged and paid as it should be.
+    A random seed decides which faults occur. Each order is charged and paid correctly in all cases.
     """
 
     @af.task
@@ -316,8 +318,7 @@ def cluster() -> None:
         def on_event(self, event: af.Event) -> None:
             self.paid += event.data["amount"]
 
-    faults = [line for line in simulate_cluster(seed=16).lines if line.who == "fault"]
-    print("what goes wrong in one cluster, within seconds:", *faults, sep="\n")
+    print("faults in one cluster, within seconds:", *Faults.drawn(16).describe(), sep="\n")
     orders = {name: Order(name) for name in ("o-1", "o-2")}
     events = [(name, "paid", {"amount": 20}) for name in [*orders, *orders]]
     for seed in range(5):  # each raises if a message is lost, or taken twice
@@ -426,7 +427,9 @@ def main() -> None:
     """Show the sections that the command line names, or all of them."""
     parser = argparse.ArgumentParser(description="A tour of actorflow.")
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
-    names = parser.parse_args().sections or list(SECTIONS)
+    parser.add_argument("--all", action="store_true", help="do not wait between sections")
+    given = parser.parse_args()
+    names = given.sections or list(SECTIONS)
     if unknown := [name for name in names if name not in SECTIONS]:
         parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
 
@@ -434,14 +437,35 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the tree of a supervisor has lines to draw
     screen = Screen(sys.stdout)
-    started = time.perf_counter()
+    pauses = not given.all and sys.stdin.isatty() and sys.stdout.isatty()
+    took = 0.0
     for number, name in enumerate(names, start=1):
+        started = time.perf_counter()
         screen.show(number, SECTIONS[name])
+        took += time.perf_counter() - started
+        if pauses and number < len(names):
+            answer = input(f"\n{len(names) - number} more: Enter goes on, a shows all, q quits: ")
+            if answer.strip().lower() == "q":
+                break
+            pauses = answer.strip().lower() != "a"
     screen.write(
         "",
-        f"The tour took {time.perf_counter() - started:.1f} s. Its code is in examples/tour.py.",
+        f"The tour took {took:.1f} s. Its code is in examples/tour.py.",
         "The documentation starts at docs/index.md; `make bench` measures this machine.",
+        "",
+        "Three commands to try next:",
+        f"  {installation()}",
+        "  actorflow web --demo",
+        "  actorflow new demo && cd demo && make test",
     )
+
+
+def installation() -> str:
+    """Return the command that installs everything: from a checkout, or from the index."""
+    checkout = Path(__file__).resolve().parents[1]
+    if (checkout / "pyproject.toml").exists():
+        return f"{sys.executable} -m pip install -e '{checkout}[all]'"
+    return f"{sys.executable} -m pip install 'actorflow[all]'"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
     cd examples
     actorflow serve orders.db --app workflow:setup
-    actorflow start-workflow orders.db Order --properties '{"order": "o-7"}' --id o-7
+    actorflow start orders.db Order '{"order": "o-7"}' --id o-7
     actorflow send orders.db o-7 '{"event": "paid", "data": {}}'
     actorflow cluster dev --app workflow:setup       # a Postgres server and three workers
 """

@@ -1,13 +1,13 @@
 """Run the flows of a Markdown page: blocks that open with three backticks and ``flow``.
 
-Comments in a block say what is to come of it::
+Comments in a block state the expected results::
 
     # => 3              the last ret
     # f.x => [ 1 ]      a field of the last payload
     # v.x => 1          a variable of the root
     # trace => a b      what `trace` left, joined by spaces
     # fails => text     a failure that nobody handles, whose text holds these words
-    # waits => 0_1      the nodes that wait, for a task or for ever
+    # waits => 0_1      the nodes that wait, for a task or forever
 
 Words after ``flow`` prepare it: ``alice=stamp`` gives it a tasker (of a kind that
 `actorflow.testing.flow_driver` knows), ``signal:go`` sends a signal once the flow has come to rest,
@@ -63,10 +63,10 @@ class FlowBlock:
         return driver
 
     def check(self) -> None:
-        """Compare what came of it to what the block says."""
+        """Compare the results to the comments of the block."""
         driver = self.run()
         expected = self.expected()
-        assert expected, "a flow on a page says what comes of it: # => ..."
+        assert expected, "a flow on a page states its results: # => ..."
         for what, value in expected:
             found = self.found(driver, what)
             if what == "fails":

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from actorflow.cluster.nats.server import NatsServer
-from actorflow.cluster.nats.store import NatsStore
-from actorflow.cluster.postgres.schema import qualified
-from actorflow.cluster.postgres.server import PostgresServer
-from actorflow.cluster.postgres.store import PostgresStore
 from actorflow.cluster.server import ServerMissing
+from actorflow.engine.stores.nats.server import NatsServer
+from actorflow.engine.stores.nats.store import NatsStore
+from actorflow.engine.stores.postgres.schema import qualified
+from actorflow.engine.stores.postgres.server import PostgresServer
+from actorflow.engine.stores.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["Nats", "Postgres", "nats", "postgres", "store_for"]
+__all__ = ["Nats", "Postgres", "nats", "postgres", "start_nats", "start_postgres", "store_for"]
 
 TABLES = (
     "executions", "parts", "tags", "messages", "timers", "tasks", "watches", "history", "dead",
@@ -64,14 +64,8 @@ class Postgres:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """Start a server; skipped where there is none, but not in CI."""
-    try:
-        server = PostgresServer(settings=QUICK)
-    except ServerMissing as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    with server:
+    """Start a server that nobody kills."""
+    with start_postgres() as server:
         yield Postgres(server)
 
 
@@ -88,8 +82,18 @@ class Nats:
         return f"{self.server.url}/s{next(self._numbers)}?{given}"
 
 
+def start_postgres() -> PostgresServer:
+    """Start a server; skip the test if it is not installed, except in CI."""
+    try:
+        return PostgresServer(settings=QUICK)
+    except ServerMissing as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
 def start_nats(*, jetstream: bool = True) -> NatsServer:
-    """Start a server; skipped where there is none, but not in CI."""
+    """Start a server; skip the test if it is not installed, except in CI."""
     try:
         return NatsServer(jetstream=jetstream)
     except ServerMissing as error:

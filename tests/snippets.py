@@ -1,8 +1,9 @@
 """Run the Python of a Markdown page: ``python -m tests.snippets page.md``.
 
 The blocks of a page that open with three backticks and ``python`` run in order, in one namespace,
-as a reader would type them; ``await`` is allowed at the top level. A block that opens with
-``python no-run`` is compiled only: use it for what needs a server, or what does not exist.
+as a reader would type them; ``await`` is allowed at the top level. With ``--alone`` each block is a
+program and runs in a process of its own. A block that opens with ``python no-run`` is compiled
+only: use it for code that needs a server, or modules that do not exist.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import os
 import re
 import sys
 import types
@@ -37,10 +39,9 @@ class Snippet:
     source: str
     runs: bool
 
-    def compile(self) -> types.CodeType:
+    def compile(self, flags: int = 0) -> types.CodeType:
         """Compile the block, so that tracebacks name the page and the line on it."""
         padded = "\n" * (self.line - 1) + self.source
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         code: types.CodeType = compile(padded, str(self.page), "exec", flags, dont_inherit=True)
         return code
 
@@ -73,7 +74,7 @@ def run(page: Path) -> int:
     sys.modules["__main__"] = module  # so that classes defined on a page are found by their name
     count = 0
     for count, snippet in enumerate(snippets(page), start=1):  # noqa: B007 - the last one is the result
-        code = snippet.compile()
+        code = snippet.compile(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if not snippet.runs:
             continue
         result = eval(code, module.__dict__)  # noqa: S307 - our own pages
@@ -82,6 +83,23 @@ def run(page: Path) -> int:
     return count
 
 
+def run_alone(page: Path) -> None:
+    """Run each block of a page in a process of its own; exit with its code if one fails."""
+    for snippet in snippets(page):
+        code = snippet.compile(0 if snippet.runs else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if not snippet.runs:
+            continue
+        if os.fork() == 0:
+            module = sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(code, module.__dict__)  # noqa: S102 - our own pages
+            return  # this process ends as any program does
+        _, status = os.wait()
+        if status:
+            sys.exit(os.waitstatus_to_exitcode(status))
+
+
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        run(Path(argument).resolve())
+    if sys.argv[1] == "--alone":
+        run_alone(Path(sys.argv[2]).resolve())
+    else:
+        run(Path(sys.argv[1]).resolve())

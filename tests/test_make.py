@@ -127,7 +127,7 @@ def test_an_installation_announces_its_steps(checkout: Checkout) -> None:
     lines = iter(checkout.make("run").stdout.splitlines())
     for step in (
         r"creating .venv with Python 3\.11\.0 \(about \d+ s\)",
-        r"installing actorflow and its 6 dependencies \(\d+ MB to download, about \d+ s\)",
+        r"installing actorflow and its 5 dependencies \(\d+ MB to download, about \d+ s\)",
         r"  downloading mypy-2\.4\.1 \(15\.4 MB\)",
         r"  unpacking 2 packages",
         r"installed in \d+ s; .venv takes .+",

@@ -22,8 +22,8 @@ MODULES = {
     "actorflow.workflows.errors": "`from actorflow.workflows.errors import ...`",
     "actorflow.flows.errors": "`from actorflow.flows.errors import ...`",
     "actorflow.plans.errors": "`from actorflow.plans.errors import ...`",
-    "actorflow.web.errors": "`from actorflow.web.errors import ...`",
-    "behaviours": "`from behaviours import ...`",
+    "actorflow.api.errors": "`from actorflow.api.errors import ...`",
+    "actorflow.behaviours": "`from actorflow.behaviours import ...`",
     "actorflow.lab": "`from actorflow.lab import ...`",
     "actorflow.testing": "`from actorflow.testing import ...`",
     "actorflow.testing.simulation": "`from actorflow.testing.simulation import ...`",
@@ -39,13 +39,13 @@ GROUPS = {
 }
 HEADING = """# All public names
 
-All errors that the library raises are `af.ActorflowError`s.
+All errors that the library raises are `af.ActorflowError`s, except `af.Cancelled`.
 `python -m pydoc actorflow.Engine` says more about a name.
 """
 
 
 def summary(module: str, name: str, value: Any) -> str:
-    """Return the first sentence of what is said of a name where it is defined."""
+    """Return the first sentence of the docstring of a name."""
     if inspect.isclass(value) or inspect.isroutine(value):
         return _sentence(inspect.getdoc(value) or "")
     for home in _homes(module):

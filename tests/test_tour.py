@@ -20,7 +20,7 @@ from examples import tour
 ROOT = Path(__file__).parent.parent
 TOUR = ROOT / "examples/tour.py"
 PATIENCE = 50  # seconds for a subprocess: less than a test's timeout, so that its output is seen
-EXTRAS = ("fastapi", "hypothesis", "matplotlib", "nats", "numpy", "pytest", "rich", "typer")
+EXTRAS = ("fastapi", "hypothesis", "matplotlib", "nats", "numpy", "pytest", "re2", "rich", "typer")
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -44,13 +44,14 @@ def piped(*arguments: str, **changes: str) -> str:
     return done.stdout
 
 
-def on_a_terminal(*arguments: str, **changes: str) -> str:
+def on_a_terminal(*arguments: str, typed: str = "", **changes: str) -> str:
     """Run our interpreter on a pseudo-terminal; return what it printed there."""
     terminal, end = pty.openpty()
     with subprocess.Popen(
         [sys.executable, *arguments], env=environment(**changes), stdin=end, stdout=end, stderr=end
     ) as process:
         os.close(end)
+        os.write(terminal, typed.encode())
         printed = b""
         try:
             while chunk := os.read(terminal, 65_536):
@@ -99,7 +100,7 @@ def test_the_tour_shows_what_the_code_printed(whole_tour: str) -> None:
 
 def test_the_tour_is_plain_when_piped_and_coloured_on_a_terminal(whole_tour: str) -> None:
     plain = piped(str(TOUR), "batches", "behaviours")
-    coloured = on_a_terminal(str(TOUR), "batches", "behaviours")
+    coloured = on_a_terminal(str(TOUR), "--all", "batches", "behaviours")
     assert not ANSI.search(whole_tour + plain)
     assert ANSI.search(coloured)
     took = re.compile(r"took [\d.]+ s")
@@ -114,6 +115,14 @@ def test_the_tour_is_plain_on_a_terminal_without_colours(changes: dict[str, str]
 def test_the_tour_runs_where_the_terminal_knows_only_ascii() -> None:
     printed = piped(str(TOUR), "crash", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert "  > ?? 'eater': idle, 1 restart" in printed
+
+
+@pytest.mark.parametrize(("typed", "shown"), [("\nq\n", 2), ("a\n", 3)])
+def test_the_tour_waits_between_sections_on_a_terminal(typed: str, shown: int) -> None:
+    printed = on_a_terminal(str(TOUR), "batches", "crash", "batches", typed=typed, NO_COLOR="1")
+    assert printed.count("q quits:") == (2 if shown == 2 else 1)
+    assert [f"\n{number}. " in printed for number in (1, 2, 3)].count(True) == shown
+    assert printed.rstrip().endswith("actorflow new demo && cd demo && make test")
 
 
 def test_an_unknown_section_is_refused_with_the_names_of_all(
@@ -137,7 +146,7 @@ def test_lines_that_several_threads_print_stay_whole() -> None:
 
 @pytest.mark.parametrize("example", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_examples_import_only_what_is_public(example: Path) -> None:
-    public = {"actorflow", "behaviours", "actorflow.lab", "actorflow.testing.simulation"}
+    public = {"actorflow", "actorflow.behaviours", "actorflow.lab", "actorflow.testing.simulation"}
     imported = {
         name
         for node in ast.walk(ast.parse(example.read_text(encoding="utf-8")))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.engine.kinds.worker import DurableWorker
+from actorflow.engine.kinds.worker_handle import DurableWorker
 from actorflow.engine.operations.dead_letters import Letters
-from actorflow.engine.operations.upkeep import Upkeep
+from actorflow.engine.operations.maintenance import Upkeep
 from actorflow.engine.schedules import Schedule
 from actorflow.flows.errors import MessageRefused
 from actorflow.flows.service.front import Flows
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 TWINS = {
     af.Engine: (
-        "cancel", "close", "every", "fail_task", "launch", "result", "resume",
+        "bulk", "cancel", "close", "every", "fail_task", "launch", "pause", "result", "resume",
         "return_task", "schedule", "send", "start", "wait",
     ),
     Flows: (
         "add_branches", "add_iterations", "kill", "launch", "launch_many", "re_apply",
         "return_task", "signal", "wait_for",
     ),
-    DurableWorker: ("push_ack", "push_block"),
+    DurableWorker: ("ask", "push", "push_ack", "push_block"),
     Letters: ("purge", "retry"),
-    Upkeep: ("backup", "purge"),
+    Upkeep: ("backup", "delete", "purge"),
     Schedule: ("backfill", "delete", "pause", "resume", "trigger"),
 }  # fmt: skip
 AT_ONCE = {
     af.Engine: {
-        "closed", "dead_letters", "execution", "executions", "heartbeat", "register", "serve_agent",
-        "statistics",
-        "tasker", "worker",
+        "closed", "dead_letters", "execution", "executions", "heartbeat", "outcome", "register",
+        "serve_agent", "statistics",
+        "tasker", "worker", "workers",
     },
     Flows: {"define", "router", "subflow", "tasker"},
-    DurableWorker: {"dead_letters", "depth", "push", "push_many", "state"},
+    DurableWorker: {"dead_letters", "depth", "push_many", "state", "statistics"},
     Letters: set[str](),
-    Upkeep: set[str](),
-    Schedule: {"cron", "kind", "name", "next", "paused", "zone"},
+    Upkeep: {"family"},
+    Schedule: {"cron", "kind", "name", "next", "paused", "running", "zone"},
 }  # fmt: skip
 """What looks, registers or does not wait."""
 NAMES = {"wait": "await_", "wait_for": "await_for"}
@@ -81,7 +81,7 @@ def test_the_twins_of_an_engine(tmp_path: Path) -> None:
                 assert await answer(task.id, what)
                 assert not await answer(task.id, what)
                 ended = await engine.await_(exid, PATIENCE)
-                assert ended.status == ("done" if isinstance(what, dict) else "failed")
+                assert ended.status == ("done" if isinstance(what, dict) else "stuck")
             with pytest.raises(ValueError, match="bad"):
                 await worker.apush_block("bad")
             assert await worker.dead_letters.aretry() == 1

@@ -1,7 +1,7 @@
-"""Ends processes whose starter has died: also one that was killed, and could not do so itself.
+"""Ends processes whose starter has died, even if that was killed.
 
 A guardian is a small process beside them that reads a pipe. As long as its starter lives, nothing
-comes but what to watch; when it dies, however that happens, the pipe ends.
+is written but the processes to watch; when it dies, however that happens, the pipe ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ for directory in directories:
 
 
 class Guardian:
-    """Watches processes, in the order in which they are to be ended. Not thread-safe."""
+    """Watches processes, and ends them in the order of `watch`. Not thread-safe."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - ours
@@ -61,7 +61,7 @@ class Guardian:
         )  # fmt: skip
 
     def watch(self, pid: int, stop: signal.Signals) -> None:
-        """End a process by a signal when this one dies, and kill its group if that takes long."""
+        """End a process by a signal when this one dies, and kill its group after 5 s."""
         self._say(f"watch {pid} {int(stop)}")
 
     def forget(self, pid: int) -> None:
@@ -75,7 +75,7 @@ class Guardian:
     def _say(self, line: str) -> None:
         pipe = self._process.stdin
         if pipe is not None and not pipe.closed:
-            with suppress(BrokenPipeError):  # somebody has killed it: nobody watches then
+            with suppress(BrokenPipeError):  # it was killed: nobody watches then
                 pipe.write(f"{line}\n")
 
     def close(self) -> None:

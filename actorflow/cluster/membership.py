@@ -1,47 +1,71 @@
-"""A member of the ring in production: one thread that drives the pure `Member`.
+"""The membership: one thread that drives the pure `Member` of the ring.
 
-It knows no server. A carrier gives it a register to check in at, a way to reach other members, and
-is told whenever there may be something to look at.
+Approach
+    `Member` decides; this class has the lock, the clock and the thread. It passes check-ins to the
+    register and hints to other members through a `Carrier` (a store), reports the answers as
+    events, and asks the carrier to look at the stored rows when partitions or members change.
+
+Invariants
+    1. The member is touched only under the lock, and the lock is never held during a request.
+    2. `owned` is exact without the lock: `_usable` is one tuple, replaced as a whole after each
+       event. It carries the time until which it is valid, the end of the first lease.
+    3. A lease counts from *before* the request was sent, by this machine's steady clock. So this
+       process stops before another one may take the partition, however long the answer took.
+    4. A failed check-in is an answer without a view: leases run out, and nothing else changes.
+
+Threads
+    Events of other threads (`drained`, `fenced`, `hurry`) are appended to a deque, and the thread
+    of the membership handles them. Only `join` runs the first steps in the caller's thread, so that
+    an engine owns partitions when it has opened.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actorflow.cluster.ring import (
     Drained,
     Event,
     Fenced,
-    HandedOver,
+    Hint,
+    Hinted,
     Member,
-    Received,
     Register,
     Registered,
-    Send,
 )
-from actorflow.cluster.timekeeping import StoreTime
-from actorflow.engine.stores.protocol import Peer
-from actorflow.runtime.bell import Bell
+from actorflow.cluster.store_clock import StoreTime
+from actorflow.runtime.environment import PROCESS
 from actorflow.runtime.errors import ActorflowError
-from actorflow.runtime.log import log
+from actorflow.runtime.outages import outage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from actorflow.cluster.ring import Action, CheckIn, RingOptions, Status, View
+    from actorflow.cluster.ring import Action, CheckIn, RingOptions, View
+    from actorflow.runtime.environment import Environment
 
-__all__ = ["Carrier", "Membership"]
+__all__ = ["Carrier", "Membership", "Peer"]
 
-_FIRST = 2  # answers of the register: one says what is free, the next what was taken
-_FRESH = 0.02  # seconds for which an answer about what is owned is used again
-_LOG_EVERY = 60.0  # seconds between two lines about a store that cannot be reached
+_FIRST = 2  # answers of the register: one lists the free partitions, the next those taken
+_PAUSE = 0.02  # seconds between two check-ins while joining
+
+
+class Peer(NamedTuple):
+    """A member of the cluster, and what it can do for the others."""
+
+    name: str
+    taskers: Collection[str] = ()
+    busy: int = 0
+    """How many tasks it had when it was last heard of."""
+    codes: Collection[str] = ()
+    """The `code` of those of its kinds that have one."""
 
 
 class Carrier(Protocol):
-    """What a membership needs of the store that carries the cluster."""
+    """The part of a store that a membership needs."""
 
     def check_in(self, request: CheckIn) -> View:
         """Pass a request to the register. Raises an `ActorflowError` if that cannot be reached."""
@@ -50,7 +74,10 @@ class Carrier(Protocol):
         """Ask another member to check in soon; the request may be lost."""
 
     def look(self) -> None:
-        """Look at all partitions that are owned now: there may be more of them, or fewer."""
+        """Look at everything that is stored in the partitions owned now.
+
+        Called at each sweep, and when the partitions owned here or the other members have changed.
+        """
 
 
 class Membership:
@@ -60,59 +87,68 @@ class Membership:
         name: unique for each life of a process.
         carrier: the store.
         options: all members of a ring use the same.
+        environment: its clock and its thread.
 
     """
 
-    def __init__(self, name: str, carrier: Carrier, options: RingOptions) -> None:
+    def __init__(
+        self,
+        name: str,
+        carrier: Carrier,
+        options: RingOptions,
+        environment: Environment = PROCESS,
+    ) -> None:
         self.name = name
         self.options = options
-        self.time = StoreTime()
-        """Of the store's clock."""
+        self._environment = environment
+        self._now = environment.clock.now
+        self.time = StoreTime(self._now, environment.wall)
+        """The estimated time of the store's clock."""
         self._carrier = carrier
         self._member = Member(name, options)
         self._lock = threading.Lock()  # of the member, which is not thread-safe
-        self._events: deque[Event | None] = deque()
-        self._bell = Bell()
-        self._owned: dict[int, int] = {}
-        self._until = 0.0  # what is noted in `_owned` holds so long
+        self._events: deque[Event] = deque()
+        # The partitions in which runs may start, and until when. One attribute, replaced as a whole
+        # after each event, so that `owned` needs no lock.
+        self._usable: tuple[Mapping[int, int], float] = ({}, inf)
+        self._busy: Callable[[], int] = int
         self._view: View | None = None
         self._peers: Sequence[Peer] = ()
+        self._peers_changed = False  # since the carrier looked
         self._inherited: set[int] = set()
-        self._stopped = threading.Event()
-        self._failing_since: float | None = None
-        self._logged = 0.0
-        self._thread = threading.Thread(
-            target=self._run, name=f"actorflow-member-{name}", daemon=True
-        )
+        self._loop = environment.loop(f"actorflow-member-{name}", self._turn)
 
     # Any thread.
 
     def join(self) -> None:
-        """Become a member, take what is free, and go on in a thread.
+        """Become a member, take the free partitions, and go on in a thread.
 
         Raises:
             ActorflowError: the register cannot be reached.
 
         """
         answers, wants = 0, True
-        while wants and answers < _FIRST and not self._owned:
+        while wants and answers < _FIRST and not self._usable[0]:
             with self._lock:
-                step = self._member.step(monotonic())
+                step = self._member.step(self._now())
             for action in step.actions:
                 if isinstance(action, Register):
                     self._receive(Registered(action.number, self._asked(action.request)))
                     answers += 1
-                    wants = self._member.hurries(monotonic())  # something is free
-            self._stopped.wait(_FRESH)
-        self._thread.start()
+                    wants = self._member.hurries(self._now())  # something is free
+            self._environment.sleep(_PAUSE)
+        self._loop.start()
 
     def owned(self) -> Mapping[int, int]:
-        """Return the partitions in which runs may start now, each with its epoch. O(1) mostly."""
-        now = monotonic()
-        if now >= self._until:
-            with self._lock:
-                self._remember(now)
-        return self._owned
+        """Return the partitions in which runs may start now, each with its epoch. O(1) mostly.
+
+        Do not cache the result: it is valid until the first of its leases ends.
+        """
+        usable, until = self._usable
+        if self._now() < until:
+            return usable
+        with self._lock:
+            return self._remember(self._now())
 
     def inherited(self, partition: int) -> bool:
         """Return whether the owner before us ended without handing a partition over."""
@@ -124,18 +160,20 @@ class Membership:
             return self._member.draining
 
     def drained(self, partition: int) -> None:
-        """Say that nothing of a partition runs here any more."""
+        """Report that nothing of a partition runs here any more."""
         self._tell(Drained(partition))
 
     def fenced(self, partition: int) -> None:
-        """Say that the store has refused a commit: somebody else has taken the partition."""
+        """Report that the store has refused a commit: another member has taken the partition."""
         self._tell(Fenced(partition))
 
-    def serve(self, taskers: Collection[str], busy: int, codes: Collection[str] = ()) -> None:
-        """Announce which taskers and which code are here, and how many tasks they have."""
+    def serve(
+        self, taskers: Collection[str], busy: Callable[[], int], codes: Collection[str] = ()
+    ) -> None:
+        """Announce the taskers and the code of this process; `busy` counts its tasks."""
+        self._busy = busy
         with self._lock:
             changed = self._member.serve(taskers, codes)
-            self._member.busy_with(busy)
         if changed:
             self.hurry()
 
@@ -145,59 +183,42 @@ class Membership:
 
     def hurry(self) -> None:
         """Check in soon: another member has handed something over."""
-        self._tell(Received(HandedOver(0)))
-
-    def status(self) -> Status:
-        """Return a picture of the member."""
-        with self._lock:
-            return self._member.status()
+        self._tell(Hinted())
 
     def stop(self) -> None:
-        """Stop at once: what is owned falls to others when its lease is over."""
-        if self._thread.ident is not None:
-            self._tell(None)
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
+        """Stop at once. The partitions fall to others when their leases end."""
+        self._loop.stop()
         with self._lock:
-            self._owned, self._until = {}, float("inf")
+            self._usable = {}, inf
 
-    def _tell(self, event: Event | None) -> None:
+    def _tell(self, event: Event) -> None:
         self._events.append(event)
-        self._bell.ring()
+        self._loop.wake()
 
     # The thread.
 
-    def _run(self) -> None:
-        wait = 0.0
-        while True:
-            self._bell.wait(wait)
-            while self._events:
-                event = self._events.popleft()
-                if event is None:
-                    return
-                self._receive(event)
-            with self._lock:
-                step = self._member.step(monotonic())
-                self._remember(monotonic())
-            self._carry_out(step.actions)
-            wait = 0.0 if step.actions else step.wait  # an answer may have led to more to do
+    def _turn(self) -> float:
+        """Do everything that is due; return the seconds until there may be more."""
+        while self._events:
+            self._receive(self._events.popleft())
+        with self._lock:
+            self._member.busy_with(self._busy())
+            step = self._member.step(self._now())
+            self._remember(self._now())
+        self._carry_out(step.actions)
+        return 0.0 if step.actions else step.wait  # an answer may have led to more to do
 
     def _receive(self, event: Event) -> None:
         with self._lock:
-            actions = self._member.receive(event, monotonic())
-            self._remember(monotonic())
+            actions = self._member.receive(event, self._now())
+            self._remember(self._now())
         self._carry_out(actions)
 
-    def _remember(self, now: float) -> None:
-        """Cache what is owned, for frequent callers. Under the lock."""
-        member = self._member
-        self._owned = {
-            partition: epoch
-            for partition, epoch in member.owned.items()
-            if member.may_start(partition, now)
-        }
-        self._until = now + _FRESH
-        self._inherited.intersection_update(self._owned)
+    def _remember(self, now: float) -> Mapping[int, int]:
+        """Note and return the partitions in which runs may start. Under the lock."""
+        self._usable = usable, _ = self._member.usable(now)
+        self._inherited.intersection_update(usable)
+        return usable
 
     def _carry_out(self, actions: Iterable[Action]) -> None:
         look = False
@@ -205,9 +226,9 @@ class Membership:
             match action:
                 case Register(number, request):
                     self._check_in(number, request)
-                case Send(to, HandedOver()):
+                case Hint(to):
                     self._hint(to)
-                case _:  # what is owned has changed, or it is time to sweep
+                case _:  # the partitions have changed, or it is time to sweep
                     look = True
         if look:
             self._carrier.look()
@@ -217,20 +238,24 @@ class Membership:
             view: View | None = self._asked(request)
         except ActorflowError as error:
             view = None
-            self._log(error)
+            outage_of(self._carrier).failed(error, "a check-in failed")
         else:
-            if self._failing_since is not None:
-                log.info("the register answers again", member=self.name)
-                self._failing_since = None
+            outage_of(self._carrier).ended()
         self._receive(Registered(number, view))
+        if self._peers_changed:
+            self._peers_changed = False
+            self._carrier.look()
 
     def _asked(self, request: CheckIn) -> View:
         """Check in; note the partitions taken from an owner that did not release them."""
-        asked = monotonic()
+        asked = self._now()
         view = self._carrier.check_in(request)
-        self.time.note(asked=asked, said=view.now, heard=monotonic())
+        self.time.note(asked=asked, said=view.now, heard=self._now())
         before, self._view = self._view, view
-        self._peers = [Peer(seat.name, seat.taskers, seat.busy, seat.codes) for seat in view.seats]
+        peers = [Peer(each.name, each.taskers, each.busy, each.codes) for each in view.members]
+        abilities = [(peer.name, peer.taskers, peer.codes) for peer in peers]
+        self._peers_changed |= abilities != [(p.name, p.taskers, p.codes) for p in self._peers]
+        self._peers = peers
         if before is not None:
             self._inherited.update(n for n in request.take if before.holdings[n].owner is not None)
         return view
@@ -239,17 +264,4 @@ class Membership:
         try:
             self._carrier.hint(member)
         except ActorflowError as error:
-            self._log(error)
-
-    def _log(self, error: ActorflowError) -> None:
-        """Log once a minute that the store cannot be reached."""
-        now = monotonic()
-        if self._failing_since is None:
-            self._failing_since = now
-        elif now - self._logged < _LOG_EVERY:
-            return
-        self._logged = now
-        lasted = round(now - self._failing_since)
-        log.warning(
-            "the register does not answer", member=self.name, for_s=lasted, error=str(error)
-        )
+            outage_of(self._carrier).failed(error, "a hint cannot be sent")

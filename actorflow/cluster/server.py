@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Server", "ServerMissing", "ServerProcess", "free_port"]
+__all__ = ["LocalServer", "ServerMissing", "ServerProcess", "free_port"]
 
 _PATIENCE = 60.0  # seconds until it must be ready; it is after half a second, or not at all
 _LOOK = 0.02
@@ -60,6 +60,8 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = -_ENDING
         self._guardian: Guardian | None = None
+        if self._temporary:
+            self._guard()  # before there is anything to be removed
 
     @property
     def pid(self) -> int:
@@ -95,12 +97,26 @@ class ServerProcess:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 start_new_session=True, **options,
             )  # fmt: skip
+        self._guard().watch(self._process.pid, self._stop)
+        return self._process
+
+    def run(self, command: Sequence[str], **options: Any) -> tuple[int, str]:
+        """Run a program, which Ctrl-C does not reach; return its exit code and its output."""
+        with subprocess.Popen(  # noqa: S603 - a program of a wheel
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, **options,
+        ) as process:  # fmt: skip
+            self._guard().watch(process.pid, signal.SIGTERM)
+            output, _ = process.communicate()
+        self._forget(process)
+        return process.returncode, output.decode(errors="replace")
+
+    def _guard(self) -> Guardian:
         if self._guardian is None:
             self._guardian = Guardian()
             if self._temporary:
                 self._guardian.remove(str(self.directory))
-        self._guardian.watch(self._process.pid, self._stop)
-        return self._process
+        return self._guardian
 
     def _forget(self, process: subprocess.Popen[bytes]) -> None:
         if self._guardian is not None:
@@ -122,7 +138,7 @@ class ServerProcess:
     def kill(self) -> None:
         """Kill it, as a crash of the machine would, with the processes of its group.
 
-        Those that it has put into groups of their own see that, and end a moment later.
+        Processes that it has put into groups of their own notice that, and end a moment later.
         """
         process, self._process = self._process, None
         if process is not None:
@@ -135,18 +151,18 @@ class ServerProcess:
     def close(self) -> None:
         """Stop it, and remove its directory if that was temporary."""
         self.stop()
-        self._dismiss()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
+        self._dismiss()
 
 
-class Server:
+class LocalServer:
     """A server that runs as long as this object is open, or its `with` block."""
 
     def __init__(self, process: ServerProcess) -> None:
         self.process = process
         self.port = free_port()
-        """Of the loopback address, which it listens on."""
+        """The port on the loopback address that it listens on."""
 
     @property
     def pid(self) -> int:
@@ -154,7 +170,7 @@ class Server:
         return self.process.pid
 
     def stop(self) -> None:
-        """Stop it in good order: connections are cut, what was acknowledged is written."""
+        """Stop it in good order: connections are cut, acknowledged commits are written."""
         self.process.stop()
 
     def kill(self) -> None:

@@ -20,9 +20,9 @@ class MemberStatus(NamedTuple):
     """Seconds until it counts as dead, if it does not renew."""
     partitions: tuple[int, ...]
     executions: int
-    """That are active in its partitions."""
+    """Active executions in its partitions."""
     messages: int
-    """That wait there."""
+    """Messages that wait there."""
     lag: float
     """Seconds that the oldest of them has waited."""
 
@@ -40,11 +40,11 @@ class ClusterStatus(NamedTuple):
     members: tuple[MemberStatus, ...]
     partitions: int
     epochs: tuple[int, ...]
-    """Of each partition."""
+    """The epoch of each partition."""
     unowned: tuple[int, ...]
     tasks: tuple[WaitingTasks, ...]
     kinds: dict[str, int]
-    """Active executions of each kind that have messages which nobody has taken yet."""
+    """Active executions of each kind that have unprocessed messages."""
 
 
 def status_of(
@@ -69,13 +69,13 @@ def status_of(
         for number, holding in enumerate(view.holdings)
     }
     members = []
-    for seat in view.seats:
-        mine = tuple(number for number, owner in owners.items() if owner == seat.name)
+    for member in view.members:
+        mine = tuple(number for number, owner in owners.items() if owner == member.name)
         found = [waiting[number] for number in mine if number in waiting]
         members.append(
             MemberStatus(
-                seat.name,
-                seat.until - view.now,
+                member.name,
+                member.until - view.now,
                 mine,
                 sum(active.get(number, 0) for number in mine),
                 sum(count for count, _ in found),

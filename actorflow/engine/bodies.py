@@ -11,8 +11,19 @@ from typing import Any, NoReturn
 import msgspec
 
 from actorflow.engine.errors import NotStorable
+from actorflow.runtime import tracing
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "encode", "from_json"]
+__all__ = [
+    "EXTENSIONS",
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "decode",
+    "encode",
+    "from_json",
+    "split_context",
+    "with_context",
+    "with_context_of",
+]
 
 MAX_DEPTH = 200
 """How deep lists and dicts of one message may be nested."""
@@ -23,7 +34,21 @@ _LOOKED_AT = 10_000  # parts of a message that is too large
 _FEW, _SHORT = 16, 10_000  # parts of a small message, and the length of each
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder()
+_CARRIED = 2  # code of the extension that holds a context of tracing and a body
+_CONTEXT = 25  # bytes of that context
+EXTENSIONS = frozenset((0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8))
+"""The first bytes of extensions."""
+
+
+def _decode_extension(code: int, data: memoryview) -> Any:
+    """Return the body that is stored with a context."""
+    if code != _CARRIED:
+        return msgspec.msgpack.Ext(code, bytes(data))
+    return decode(data[_CONTEXT:])
+
+
+_decoder = msgspec.msgpack.Decoder(ext_hook=_decode_extension)
+_ext_decoder = msgspec.msgpack.Decoder(msgspec.msgpack.Ext)
 _REMEDY = "use plain data: None, bool, int, float, str, bytes, and lists and dicts of these"
 
 
@@ -65,8 +90,36 @@ decode = _decoder.decode
 """Return the data that `encode` made bytes of. Tuples come back as lists."""
 
 
+def with_context(data: bytes) -> bytes:
+    """Return a body together with the context of the caller, if spans are made in this process."""
+    tracer = tracing.TRACER
+    return data if tracer is None else _carrying(tracer.carry(), data)
+
+
+def with_context_of(other: bytes, data: bytes) -> bytes:
+    """Return a body together with the context that another body carries."""
+    return _carrying(split_context(other)[0], data)
+
+
+def split_context(data: bytes) -> tuple[bytes, bytes]:
+    """Return the context that a body carries, which may be none, and the body alone."""
+    if not data or data[0] not in EXTENSIONS:
+        return b"", data
+    found = _ext_decoder.decode(data)
+    if found.code != _CARRIED:
+        return b"", data
+    both = bytes(found.data)
+    return both[:_CONTEXT], both[_CONTEXT:]
+
+
+def _carrying(context: bytes, data: bytes) -> bytes:
+    if not context:
+        return data
+    return _encoder.encode(msgspec.msgpack.Ext(_CARRIED, context + data))
+
+
 def from_json(text: str) -> Any:
-    """Return what a text in JSON stands for, without the numbers that Python adds to JSON.
+    """Return the value of a JSON string, without the numbers that Python adds to JSON.
 
     >>> from_json("1e999")
     Traceback (most recent call last):
@@ -117,7 +170,7 @@ def _refuse_large(whole: Any, size: int) -> None:
 
 
 def _refuse_strangers(value: Any) -> None:
-    """Look at every part, without recursion: depth and size are bounded here, too."""
+    """Check every part without recursion; limit depth and size."""
     plain = _PLAIN
     size = 0
     level = [value]

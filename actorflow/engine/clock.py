@@ -48,8 +48,12 @@ class WallClock:
     """
 
     def __init__(
-        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+        self,
+        wall: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM,
     ) -> None:
+        self._clock = clock
         self._wall = wall
         self._steady = steady
         self._offset = wall() - steady()
@@ -74,7 +78,7 @@ class WallClock:
 
     def _arm(self, timer: _WallTimer) -> None:
         delay = min(timer.when - self.now(), _LOOK)
-        timer.look = SYSTEM.call_at(SYSTEM.now() + delay, lambda: self._look(timer))
+        timer.look = self._clock.call_at(self._clock.now() + delay, lambda: self._look(timer))
 
     def _look(self, timer: _WallTimer) -> None:
         """Make the call if its time has come. In the clock's thread."""
@@ -94,8 +98,8 @@ class StoreClock(WallClock):
     directions; a wait inside one process is not affected by the machine's clock at all.
     """
 
-    def __init__(self, wall: Callable[[], float]) -> None:
-        super().__init__(wall)
+    def __init__(self, wall: Callable[[], float], clock: Clock = SYSTEM) -> None:
+        super().__init__(wall, clock.now, clock)
 
     def now(self) -> float:
         """Return seconds since the epoch, by the store's clock."""

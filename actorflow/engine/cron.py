@@ -1,6 +1,6 @@
 """Cron lines: when they come due next. For the schedules of the engine and the timers of flows.
 
-cronsim reads the fields and knows about zones and daylight saving. What is different here:
+cronsim reads the fields and knows about zones and daylight saving. Differences:
 
 - A line that restricts both the day of the month and the day of the week comes due on either of
   them, as the manual of cron says, also where one of them is a step: ``0 0 */2 * 1``.
@@ -108,7 +108,7 @@ def _zone(name: str) -> tzinfo:
 
 
 def _shortened(word: re.Match[str]) -> str:
-    """Return the three letters of a month or a weekday that is written out, or as far as that."""
+    """Return the three-letter form of a month or weekday that is written out, fully or in part."""
     text = word[0]
     return text[:3] if any(name.startswith(text) for name in _NAMES) else text
 

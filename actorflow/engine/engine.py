@@ -4,39 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours import Queue
+from actorflow.behaviours.arguments import choice, count, flag, seconds
 from actorflow.engine.clock import WALL
-from actorflow.engine.core import Core
-from actorflow.engine.errors import KindMismatch, UnknownExecution, UnknownKind, WaitTimeout
+from actorflow.engine.closing import Closing
+from actorflow.engine.errors import (
+    KindMismatch,
+    StoreRefused,
+    UnknownExecution,
+    UnknownKind,
+    WaitTimeout,
+)
 from actorflow.engine.handle import Execution
-from actorflow.engine.identifiers import check_id, check_task_id, check_wait, unknown_execution
-from actorflow.engine.kind import Status
+from actorflow.engine.ids import check_id, check_task_id, check_wait, unknown_execution
+from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.kinds.cron import CronKind
-from actorflow.engine.kinds.worker import KIND, DurableWorker, Job, WorkerKind, name_of
-from actorflow.engine.lifetime import Closing
-from actorflow.engine.operations.dead_letters import Letters
-from actorflow.engine.operations.upkeep import Upkeep
+from actorflow.engine.kinds.lane import LANE, Lane, LaneKind
+from actorflow.engine.kinds.worker import KIND, DurableJob, WorkerKind
+from actorflow.engine.kinds.worker_handle import DurableWorker, DurableWorkers, name_of
+from actorflow.engine.operations.bulk import ACTIONS, Bulk
+from actorflow.engine.operations.maintenance import Upkeep
+from actorflow.engine.parts import EngineParts
 from actorflow.engine.schedules import Schedules
 from actorflow.engine.statistics import EngineStatistics
+from actorflow.engine.stores.encoded import check_encoding, encoded_store
 from actorflow.engine.stores.opening import open_store
 from actorflow.engine.stores.protocol import new_row
 from actorflow.engine.tags import texts_of
+from actorflow.runtime.environment import PROCESS
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
-from behaviours import Queue
-from behaviours.arguments import count, flag, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
+    from actorflow.engine.commit.outcomes import Delivery
     from actorflow.engine.kind import Kind
+    from actorflow.engine.operations.bulk import BulkResult
+    from actorflow.engine.operations.dead_letters import Letters
     from actorflow.engine.schedules import Schedule
+    from actorflow.engine.stores.encoded import Codec
     from actorflow.engine.stores.protocol import Store
+    from actorflow.runtime.environment import Environment
 
 __all__ = ["RETENTION", "Engine"]
 
@@ -51,15 +67,17 @@ class Engine:
 
     Args:
         where: a file, `":memory:"`, a URL such as `"sqlite://orders.db"`, or a store of your own.
-        durability: of a file: `"full"`, `"normal"` or `"off"`; see `SqliteStore`.
-        check: of a file: check its structure when it is opened.
-        retention: seconds that executions are kept after they have ended; `None`: for ever.
-        max_live: executions that stay in memory although they have nothing to do.
-        clock: where time comes from; tests give a virtual one.
-        worker: of a store that several engines share: run executions here. Without, this engine
-            starts, sends, cancels, looks and waits, and others do the work.
+        durability: for a file: `"full"`, `"normal"` or `"off"`; see `SqliteStore`.
+        check: for a file: check its structure when it is opened.
+        retention: seconds that executions are kept after they have ended; `None`: forever.
+        max_live: the number of idle executions that stay in memory.
+        clock: the source of time; tests pass a virtual one.
+        worker: whether this engine runs executions of a shared store. With `False` it starts,
+            sends, cancels, reads and waits, and other engines run them.
+        codec: encrypts stored data, as in `af.Encrypted(key)`.
+        environment: its lanes and its steady clock; a simulation passes others.
 
-    Nothing that is stored runs before `resume()`, or the first `send`, `start`, `wait` or push: so
+    Stored work does not run before `resume()`, or the first `send`, `start`, `wait` or push: so
     kinds, workers and taskers can be registered in any order before.
 
     Raises:
@@ -78,6 +96,8 @@ class Engine:
         max_live: int = 1_000,
         clock: Any = WALL,
         worker: bool = True,
+        codec: Codec | None = None,
+        environment: Environment = PROCESS,
     ) -> None:
         if retention is not None:
             seconds(retention, "retention", "retention=30 * 86_400", error=BadOption)
@@ -90,23 +110,44 @@ class Engine:
         store = open_store(where, durability=durability, check=check)
         if not worker and not store.traits.shared:
             store.close()
-            msg = f"worker=False: {type(store).__name__} is for one engine, so nobody would work"
+            msg = f"worker=False: {type(store).__name__} is for one engine, so nothing would run"
             raise BadOption(msg)
         try:
-            self.core = Core(store, clock=clock, max_live=max_live, retention=retention)
-            """The inside, for those who build a kind of execution with verbs of its own."""
-            self.core.passive = not worker
+            store = encoded_store(store, codec)
+            self.parts = EngineParts(
+                store,
+                clock=clock,
+                max_live=max_live,
+                retention=retention,
+                environment=environment,
+            )
+            """Its parts, for kinds of execution with verbs of their own."""
+            self.parts.state.passive = not worker
+            try:
+                check_encoding(store)
+            except StoreRefused:  # it cannot be read now: check before anything is run
+                self.parts.before_resume.append(partial(check_encoding, store))
             self._workers = WorkerKind()
-            self.core.register(self._workers)
-            self.core.register(CronKind())
+            self.parts.register(self._workers)
+            self.parts.register(CronKind())
+            self.parts.register(LaneKind())
         except BaseException:
             store.close()
             raise
-        self.schedules = Schedules(self.core)
+        self.schedules = Schedules(self.parts)
         """What happens by the clock."""
-        self.upkeep = Upkeep(self.core)
+        self.upkeep = Upkeep(
+            store, self.parts.retention, self.parts.state, self.parts.table.evict_ended
+        )
         """Purging and copying the store."""
-        self._closing = Closing(self)
+        self._bulk = Bulk(
+            store,
+            self.parts.state,
+            self.parts.writer,
+            cancellation=self.parts.cancellation,
+            kinds=self.parts.kinds,
+        )
+        self._closing = Closing(self.parts)
 
     # Beginning.
 
@@ -117,20 +158,51 @@ class Engine:
             BadOption: there is one of that name.
 
         """
-        self.core.register(kind)
+        self.parts.register(kind)
 
-    def resume(self) -> None:
-        """Go on with everything that is stored: messages, timers, tasks.
+    def resume(self, what: Lane | str | None = None) -> None:
+        """Start to run stored messages, timers and tasks; or resume a paused lane or tasker.
 
-        The first `send`, `start`, `wait` or push does so, too. Register kinds, workers and taskers
-        before; what is for one that is missing waits for it.
+        The first `send`, `start`, `wait` or push does the same. Register kinds, workers and taskers
+        before; messages and tasks for a missing one wait until it is registered.
+
+        Args:
+            what: a lane, or the name of a tasker, that was paused.
+
         """
-        self.core.refuse_if_closed()
-        self.core.resume()
+        self.parts.state.require_open()
+        self.parts.resume()
+        if what is not None:
+            self._steer(what, "resume")
 
-    async def aresume(self) -> None:
+    async def aresume(self, what: Lane | str | None = None) -> None:
         """Like `resume`, from a task of any event loop."""
-        await asyncio.to_thread(self.resume)
+        await asyncio.to_thread(self.resume, what)
+
+    def pause(self, what: Lane | str) -> None:
+        """Start nothing more in a lane, or no more tasks of a tasker, until `resume(what)`.
+
+        Whatever has begun continues. A lane stays paused after a restart, for all engines. A tasker
+        is paused in this engine, until that is closed; its tasks wait in the store.
+
+        Raises:
+            BadOption: there is no such tasker.
+
+        """
+        self.parts.state.require_open()
+        self._steer(what, "pause")
+
+    async def apause(self, what: Lane | str) -> None:
+        """Like `pause`, from a task of any event loop."""
+        await asyncio.to_thread(self.pause, what)
+
+    def _steer(self, what: Lane | str, verb: str) -> None:
+        if not isinstance(what, Lane):
+            self.parts.tasks.pause(what, paused=verb == "pause")
+            return
+        done, body = ThreadTicket(), {"do": verb}
+        self.parts.sender.append(what.execution, LANE, (body,), processed=done)
+        self.parts.writer.wait_for(done, None, body)
 
     def worker(
         self,
@@ -148,27 +220,64 @@ class Engine:
             name: its id in the store.
             job: a function `(batch, state) -> state` of plain data, or a coroutine function.
             state: the first state, if the store has none.
-            behaviour: how messages accumulate: a class or factory, since another one is made
-                each time that the worker is loaded.
+            behaviour: how messages accumulate: a behaviour such as `Queue()`, which is copied
+                each time that the worker is loaded; or its class, or a factory.
             throttle: seconds between the starts of two calls, at least.
-            on_failure: as for `spawn`; what is given up becomes a stored dead letter. The default
-                finds the message that fails and delivers the others.
+            on_failure: as for `spawn`; a message that is given up becomes a stored dead letter. The
+                default finds the message that fails and delivers the others.
 
         Raises:
             KindMismatch: the store has another kind of execution under that name.
 
         """
-        core = self.core
-        core.refuse_if_closed()
-        row = core.store.execution(check_id(name, "a worker"))
+        parts = self.parts
+        parts.state.require_open()
+        row = parts.store.execution(check_id(name, "a worker"))
         if row is not None and row.kind != KIND:
             msg = f"execution {name!r} is of kind {row.kind!r}, not a worker: choose another name"
             raise KindMismatch(msg)
-        given = Job(job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure)
+        given = DurableJob(
+            job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure
+        )
         self._workers.add(name, given)
-        if core.resumed:
-            core.in_writer(lambda: core.host.backlog.read_now(name))
-        return DurableWorker(core, name, self._workers)
+        if parts.state.resumed:
+            parts.writer.call_and_wait(lambda: parts.table.backlog.read_now(name))
+        return DurableWorker(parts, name, self._workers)
+
+    def workers(
+        self,
+        pattern: str,
+        job: Callable[..., Any],
+        *,
+        state: Any = None,
+        behaviour: Any = Queue,
+        throttle: float | None = None,
+        on_failure: Any = "isolate",
+    ) -> DurableWorkers:
+        """Return a family of durable workers, one for each key: `accounts["7"].push(40)`.
+
+        Each has its own state, and processes its messages one batch at a time. Only those with
+        messages are in memory.
+
+        Args:
+            pattern: their names, with `{id}` where the key goes, as in `"account/{id}"`.
+            job: as for `worker`; if it has a parameter `key`, it gets the key.
+            state: the first state of each.
+            behaviour: how the messages of one worker accumulate.
+            throttle: as for `worker`, of one worker.
+            on_failure: as for `worker`.
+
+        """
+        parts = self.parts
+        parts.state.require_open()
+        given = DurableJob(
+            job, state=state, behaviour=behaviour, throttle=throttle, on_failure=on_failure,
+            keyed=True,
+        )  # fmt: skip
+        family = DurableWorkers(parts, self._workers, pattern, given)
+        if parts.state.resumed:
+            parts.writer.call(partial(parts.table.backlog.recover, KIND))
+        return family
 
     def tasker(self, name: str, do: Callable[..., Any] | str, **options: Any) -> None:
         """Register a tasker: `do(task)` is called for each task, sync or async; or a URL.
@@ -177,8 +286,13 @@ class Engine:
             concurrency: tasks at the same time (1).
             retries: how often a task that fails is tried again (0), after a `backoff`
                 (`Backoff(initial=1.0, maximum=300.0, jitter=0.1)`).
+            retry_on, give_up_on: exception classes: only those of `retry_on` are tried again
+                (all), and those of `give_up_on` never are.
             timeout: seconds after which an attempt without an answer or a `task.heartbeat()`
-                counts as failed; its place goes to others.
+                ends and counts as failed: a coroutine is cancelled, a process killed, and the
+                result of a thread ignored. Its place goes to others.
+            heartbeat: seconds between two calls of `task.heartbeat()` or `task.progress(x)`, at
+                most. Then they do not extend the `timeout`.
             behaviour, throttle: as for `spawn`, of `Task` objects: rate, order, bounds.
             executor: `"pool"`, or `"process"` to call it in other processes, where a task whose
                 time is up is killed; give a function at the top of a module then. An
@@ -186,8 +300,8 @@ class Engine:
             kills: of processes: kill one whose task is not wanted any more, at once.
             on_cancel: called with a task that is not wanted any more.
         """
-        self.core.refuse_if_closed()
-        self.core.board.register(check_id(name, "a tasker"), do, options)
+        self.parts.state.require_open()
+        self.parts.tasks.register(check_id(name, "a tasker"), do, options)
 
     def every(
         self, name: str, cron: str, worker: DurableWorker, message: Any, *, zone: str = "UTC"
@@ -204,7 +318,7 @@ class Engine:
         Times that went by while no engine ran count as one.
 
         Raises:
-            BadOption: the expression or the zone cannot be read, or it is no worker.
+            BadOption: the expression or the zone cannot be read, or it is not a worker.
 
         """
         plan = {"cron": cron, "zone": zone, "to": name_of(worker), "kind": KIND, "body": message}
@@ -240,11 +354,11 @@ class Engine:
         """
         if connection is not None:
             name = self._begin(kind, id)
-            self.core.joining.create(connection, name, kind, body)
-            return Execution(self.core, new_row(name, kind, self.core.clock.now()))
+            self.parts.transactions.create(connection, name, kind, body)
+            return Execution(self.parts, new_row(name, kind, self.parts.clock.now()))
         name, done = self._begin(kind, id), ThreadTicket()
-        self.core.create(name, kind, body, done)
-        self.core.wait_for(done, None, body)
+        self.parts.sender.create(name, kind, body, done)
+        self.parts.writer.wait_for(done, None, body)
         return self._started(name, kind)
 
     async def astart(
@@ -261,8 +375,8 @@ class Engine:
                 Engine.start, self, kind, body, id=id, connection=connection
             )
         name, done = self._begin(kind, id), AsyncTicket()
-        self.core.create(name, kind, body, done)
-        await self.core.await_for(done, None, body)
+        self.parts.sender.create(name, kind, body, done)
+        await self.parts.writer.await_for(done, None, body)
         return self._started(name, kind)
 
     def _started(self, name: str, kind: str) -> Execution:
@@ -273,9 +387,9 @@ class Engine:
         return found
 
     def _begin(self, kind: str, given: str | None) -> str:
-        core = self.core
-        if kind not in core.kinds:
-            msg = f"kind {kind!r} is not registered{near(kind, core.kinds)}"
+        parts = self.parts
+        if kind not in parts.kinds:
+            msg = f"kind {kind!r} is not registered{near(kind, parts.kinds)}"
             raise UnknownKind(msg)
         return f"{kind}-{uuid.uuid4().hex}" if given is None else check_id(given, "an execution")
 
@@ -293,13 +407,13 @@ class Engine:
         Args:
             execution: its id, or the name of a worker of this engine.
             body: plain data.
-            kind: create the execution, of this kind, if there is none of that id.
+            kind: create the execution, of this kind, if no execution has this id.
             key: only the first message with the same key counts, for a week.
             connection: a `psycopg.Connection` whose open transaction this joins: it happens when
                 that commits, and never if it is rolled back. For engines on Postgres.
 
         Raises:
-            UnknownExecution: there is none of that id.
+            UnknownExecution: no execution has this id.
             ExecutionEnded: it has ended.
             KindMismatch: it is of another kind.
             NotStorable: the body is not plain data.
@@ -308,14 +422,14 @@ class Engine:
         """
         if connection is not None:
             kind = kind or self._workers.kind_of(check_id(execution, "an execution"))
-            self.core.joining.send(connection, execution, body, kind, key)
+            self.parts.transactions.send(connection, execution, body, kind, key)
             return
-        stored = self.core.writer.wakes.ticket()
+        stored = self.parts.writer.wakes.ticket()
         self._send(execution, body, kind, key, stored, patience=inf)
         try:
-            self.core.wait_for(stored, None, body)
+            self.parts.writer.wait_for(stored, None, body)
         except UnknownExecution:  # finding those like it takes a while, and is done here
-            raise unknown_execution(self.core.store, execution) from None
+            raise unknown_execution(self.parts.store, execution) from None
 
     async def asend(
         self,
@@ -335,9 +449,9 @@ class Engine:
         stored = AsyncTicket()
         self._send(execution, body, kind, key, stored)
         try:
-            await self.core.await_for(stored, None, body)
+            await self.parts.writer.await_for(stored, None, body)
         except UnknownExecution:
-            raise await asyncio.to_thread(unknown_execution, self.core.store, execution) from None
+            raise await asyncio.to_thread(unknown_execution, self.parts.store, execution) from None
 
     def _send(
         self,
@@ -351,15 +465,17 @@ class Engine:
     ) -> None:
         check_id(execution, "an execution")
         kind = self._workers.kind_of(execution) if kind is None else check_id(kind, "a kind")
-        self.core.refuse_if_closed()
-        self.core.check_message(execution, kind, body)
-        self.core.append(execution, kind, (body,), stored=stored, key=key, patience=patience)
+        self.parts.state.require_open()
+        self.parts.sender.check_message(execution, kind, body)
+        self.parts.sender.append(
+            execution, kind, (body,), stored=stored, key=key, patience=patience
+        )
 
     def wait(self, execution: str, timeout: float | None = None) -> Execution:
-        """Wait until an execution is done, failed or cancelled.
+        """Wait until an execution is stuck or has ended.
 
         Raises:
-            UnknownExecution: there is none of that id.
+            UnknownExecution: no execution has this id.
             WaitTimeout: not in time. It goes on.
             EngineClosed: the engine was closed before.
 
@@ -375,8 +491,8 @@ class Engine:
             if ticket.error is not None:
                 raise ticket.error
         finally:
-            self.core.watchers.remove(execution, ticket)
-        return self.execution(execution) if told is None else Execution(self.core, told)
+            self.parts.waiters.remove(execution, ticket)
+        return self.execution(execution) if told is None else Execution(self.parts, told)
 
     async def await_(self, execution: str, timeout: float | None = None) -> Execution:
         """Like `wait`, from a task of any event loop."""
@@ -389,8 +505,8 @@ class Engine:
                     raise self._not_in_time(execution, timeout)
                 told = ticket.answer
         finally:
-            self.core.watchers.remove(execution, ticket)
-        return self.execution(execution) if told is None else Execution(self.core, told)
+            self.parts.waiters.remove(execution, ticket)
+        return self.execution(execution) if told is None else Execution(self.parts, told)
 
     @staticmethod
     def _not_in_time(execution: str, timeout: float | None) -> WaitTimeout:
@@ -398,20 +514,20 @@ class Engine:
 
     def _watch(self, execution: str, ticket: Any) -> Any:
         """Return an execution as it is now; `ticket` gets it as it is when it has ended."""
-        self.core.refuse_if_closed()
-        self.core.resume()
-        self.core.watchers.add(execution, ticket)
-        live = self.core.host.find(execution)
+        self.parts.state.require_open()
+        self.parts.resume()
+        self.parts.waiters.add(execution, ticket)
+        live = self.parts.table.find(execution)
         if live is not None and live.creates is None and live.status == Status.ACTIVE:
-            return live  # its end will be told
-        return self.core.row(execution)
+            return live  # its end resolves the waiter
+        return self.parts.row(execution)
 
     def result(self, execution: str, timeout: float | None = None) -> Any:
         """Wait until an execution has ended, and return its result.
 
         Raises:
             ExecutionFailed: it has failed.
-            Cancelled: it was cancelled.
+            ExecutionCancelled: it was cancelled.
             WaitTimeout: not in time. It goes on.
 
         """
@@ -424,32 +540,84 @@ class Engine:
     def cancel(self, execution: str, target: Any = None) -> bool:
         """Cancel an execution, or a part of it; return whether that was still there.
 
-        What its kind has to do first is done: handlers of a flow run, taskers are told. An
-        execution of a kind that has nothing to do ends at once: its messages, timers and tasks go,
+        Its kind may clean up first: a flow runs its handlers and stops its tasks. An execution
+        whose kind has nothing to clean up ends at once: its messages, timers and tasks go,
         and a run that is under way is thrown away. `target` names a part of an execution, where
         the kind knows parts (a node of a flow).
 
         Raises:
-            UnknownExecution: there is none of that id.
+            UnknownExecution: no execution has this id.
 
         """
         done = ThreadTicket()
-        self.core.refuse_if_closed()
-        self.core.ending.cancel(execution, target, done)
-        return bool(self.core.wait_for(done, None, execution))
+        self.parts.state.require_open()
+        self.parts.cancellation.cancel(execution, target, done)
+        return bool(self.parts.writer.wait_for(done, None, execution))
 
     async def acancel(self, execution: str, target: Any = None) -> bool:
         """Like `cancel`, from a task of any event loop."""
         return await asyncio.to_thread(self.cancel, execution, target)
 
+    def bulk(
+        self,
+        action: str,
+        *,
+        kind: str | None = None,
+        status: Status | str | None = None,
+        parent: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        ids: Iterable[str] | None = None,
+    ) -> BulkResult:
+        """Say a verb to all executions that filters choose; return once it is stored.
+
+        All are sent before the first is awaited, so a thousand of them share a few commits.
+        Executions that have ended are left out.
+
+        Args:
+            action: "cancel", "kill" (end without asking the kind), "pause" or "resume".
+            kind: only executions of this kind, such as "workflow:Order".
+            status: only executions with this status.
+            parent: only children of this execution.
+            tags: only executions that have all of these.
+            ids: instead of filters, the ids of the executions.
+
+        Raises:
+            BadOption: there is no such action, or neither a filter nor ids are given.
+
+        """
+        choice(action, "action", ACTIONS, error=BadOption)
+        filters = {"kind": kind, "status": status, "parent": parent, "tags": tags}
+        if ids is None:
+            if all(each is None for each in filters.values()):
+                msg = f"bulk({action!r}) would choose everything: give a filter, or ids"
+                raise BadOption(msg)
+            found = self.executions(kind=kind, status=status, parent=parent, tags=tags)
+            ids = [each.id for each in found if each.status not in ENDED]
+        return self._bulk.run(action, ids)
+
+    async def abulk(
+        self,
+        action: str,
+        *,
+        kind: str | None = None,
+        status: Status | str | None = None,
+        parent: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        ids: Iterable[str] | None = None,
+    ) -> BulkResult:
+        """Like `bulk`, from a task of any event loop."""
+        return await asyncio.to_thread(
+            self.bulk, action, kind=kind, status=status, parent=parent, tags=tags, ids=ids
+        )
+
     def execution(self, execution: str) -> Execution:
         """Return an execution as it is stored.
 
         Raises:
-            UnknownExecution: there is none of that id.
+            UnknownExecution: no execution has this id.
 
         """
-        return Execution(self.core, self.core.row(execution))
+        return Execution(self.parts, self.parts.row(execution))
 
     def executions(
         self,
@@ -461,7 +629,7 @@ class Engine:
     ) -> Iterator[Execution]:
         """Yield executions in the order of their ids, read from the store in pages.
 
-        With `tags`, only those that have all of these: `tags={"customer": "c-7"}`.
+        With `tags`, only executions that have all of them: `tags={"customer": "c-7"}`.
 
         Raises:
             BadOption: there is no such status, or no such tag can be.
@@ -480,9 +648,9 @@ class Engine:
     def _executions(self, wanted: dict[str, Any]) -> Iterator[Execution]:
         cursor = None
         while True:
-            page = self.core.store.listing(**wanted, after=cursor)
+            page = self.parts.store.listing(**wanted, after=cursor)
             for row in page.rows:
-                yield Execution(self.core, row)
+                yield Execution(self.parts, row)
             cursor = page.after
             if cursor is None:
                 return
@@ -498,16 +666,16 @@ class Engine:
 
         """
         done = ThreadTicket()
-        if not self._answer(self.core.board.succeed, task, value, done):
+        if not self._answer(self.parts.tasks.answer, task, value, done):
             return False
-        return bool(self.core.wait_for(done, _STORED, task))
+        return bool(self.parts.writer.wait_for(done, _STORED, task))
 
     async def areturn_task(self, task: str, value: Any = None) -> bool:
         """Like `return_task`, from a task of any event loop."""
         done = AsyncTicket()
-        if not self._answer(self.core.board.succeed, task, value, done):
+        if not self._answer(self.parts.tasks.answer, task, value, done):
             return False
-        return bool(await self.core.await_for(done, _STORED, task))
+        return bool(await self.parts.writer.await_for(done, _STORED, task))
 
     def fail_task(self, task: str, error: BaseException) -> bool:
         """Store that a task which a tasker holds has failed; return whether it was still wanted.
@@ -517,57 +685,66 @@ class Engine:
 
         """
         done = ThreadTicket()
-        if not self._answer(self.core.board.fail, task, error, done):
+        if not self._answer(self.parts.tasks.fail, task, error, done):
             return False
-        return bool(self.core.wait_for(done, _STORED, task))
+        return bool(self.parts.writer.wait_for(done, _STORED, task))
 
     async def afail_task(self, task: str, error: BaseException) -> bool:
         """Like `fail_task`, from a task of any event loop."""
         done = AsyncTicket()
-        if not self._answer(self.core.board.fail, task, error, done):
+        if not self._answer(self.parts.tasks.fail, task, error, done):
             return False
-        return bool(await self.core.await_for(done, _STORED, task))
+        return bool(await self.parts.writer.await_for(done, _STORED, task))
 
     def _answer(
         self, answer: Callable[[str, Any, Any], bool], task: str, what: Any, done: Any
     ) -> bool:
-        self.core.refuse_if_closed()
-        self.core.resume()
+        self.parts.state.require_open()
+        self.parts.resume()
         return answer(check_task_id(task), what, done)
 
     def heartbeat(self, task: str) -> bool:
         """Renew the timeout of a task that a tasker holds; return whether it is still wanted."""
-        self.core.refuse_if_abandoned()
-        return self.core.board.heartbeat(task)
+        self.parts.state.require_own_process()
+        return self.parts.tasks.heartbeat(task)
 
     # Operations.
+
+    def outcome(self, id: str) -> Delivery:  # noqa: A002 - what it is
+        """Return what happened to a message whose sender got `OutcomeUnknown` with this id.
+
+        The answer is `Delivery.UNKNOWN` until the store works again. It stays so if the engine was
+        closed in between: then only a repetition with the same key is safe. O(1), thread-safe.
+        """
+        self.parts.state.require_own_process()
+        return self.parts.writer.outcomes.of(id)
 
     def dead_letters(self, execution: str | None = None) -> Letters:
         """Return the dead letters: of one execution, or all."""
         if execution is not None:
             check_id(execution, "an execution")
-        return Letters(self.core, execution)
+        return self.parts.letters(execution)
 
     def statistics(self) -> EngineStatistics:
         """Return a picture of the engine. O(1)."""
-        self.core.refuse_if_abandoned()
-        return EngineStatistics.of(self.core)
+        self.parts.state.require_own_process()
+        return EngineStatistics.of(self.parts)
 
     # Ending.
 
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
-        return self.core.closed
+        return self.parts.state.closed
 
     def close(self, timeout: float = 5.0) -> None:
-        """Finish what is running, commit it, and close the store. Nothing stored is lost.
+        """Finish the current runs and tasks, commit them, and close the store.
 
-        `timeout` seconds are left to the tasks and runs that are under way. Those that are not
-        done then go on by themselves (coroutines of workflows are cancelled), but their results
-        are no longer stored: they begin again with the next engine. An engine that was not closed
-        is closed when the interpreter ends. KeyboardInterrupt is raised at once, and the engine is
-        closed all the same: another call waits for that.
+        Stored data is never lost. Runs and tasks that take more than `timeout` seconds continue
+        by themselves (coroutines of workflows are cancelled), but their results are not stored:
+        the next engine begins them again. An engine that was not closed is closed when the
+        interpreter ends. KeyboardInterrupt is raised at once; the engine still closes, and
+        another call of `close` waits for that.
         """
         check_timeout(timeout)
         self._closing.run(timeout)

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from actorflow.engine import bodies
-from actorflow.engine.errors import text_of
+from actorflow.runtime.errors import text_of
 
 __all__ = [
     "ChildEnded",
@@ -42,7 +42,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     traceback: str = ""
     code: int | str | None = None
-    """What others call it: a status of HTTP, a number of a database."""
+    """The code of the failure in other systems: an HTTP status, an error number of a database."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"
@@ -126,7 +126,7 @@ class TaskEnded(msgspec.Struct, frozen=True):
 
 
 class ChildEnded(msgspec.Struct, frozen=True):
-    """A child has ended: done, cancelled, or failed."""
+    """A child has ended, or is stuck: `status` is done, failed, cancelled or stuck."""
 
     id: MessageId
     at: float
@@ -137,7 +137,7 @@ class ChildEnded(msgspec.Struct, frozen=True):
 
 
 class ChildResumed(msgspec.Struct, frozen=True):
-    """A child that had failed is active again."""
+    """A child that was stuck is active again."""
 
     id: MessageId
     at: float
@@ -191,6 +191,8 @@ def unpack(id: MessageId, at: float, type: str, body: bytes) -> Envelope:  # noq
     if decoder is None:
         msg = f"a stored message has the type {type!r}, which this version does not know"
         raise ValueError(msg)
+    if body[0] in bodies.EXTENSIONS:
+        _, body = bodies.split_context(body)
     fields = decoder.decode(body)
     if fields.get("error") is not None:
         fields["error"] = msgspec.convert(fields["error"], Failure)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from actorflow.runtime.errors import ActorflowError
-from behaviours.errors import brief
+from actorflow.runtime.errors import ActorflowError, text_of
 
 __all__ = [
+    "BadId",
     "Cancelled",
     "CodeElsewhere",
     "EngineClosed",
+    "ExecutionCancelled",
     "ExecutionEnded",
+    "ExecutionExists",
     "ExecutionFailed",
     "KindMismatch",
+    "NoStore",
     "NotStorable",
+    "OutcomeUnknown",
     "ProcessEnded",
     "StateUnreadable",
     "StoreBroken",
     "StoreBusy",
     "StoreConflict",
     "StoreFull",
+    "StoreMoved",
     "StoreRefused",
     "TaskCrashed",
     "TaskFailed",
@@ -30,18 +35,7 @@ __all__ = [
     "UnknownKind",
     "UnknownLetter",
     "WaitTimeout",
-    "text_of",
 ]
-
-
-def text_of(error: BaseException) -> str:
-    """Return the text of an error of the user's, even if its `str` raises."""
-    try:
-        text = str(error)
-    except BaseException:  # noqa: BLE001 - the error counts, whatever it looks like
-        text = brief(error)
-    # A lone surrogate can be written nowhere.
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class StoreBusy(ActorflowError):
@@ -52,8 +46,19 @@ class StoreBroken(ActorflowError):
     """The store cannot be trusted: torn, not ours, or of a newer version. Nothing was changed."""
 
 
+class NoStore(StoreBroken):
+    """There is no store of that name, and it was opened for reading only."""
+
+
 class StoreRefused(ActorflowError):
-    """The store could not take it now; unless the message says so, nothing is stored. Try later."""
+    """The store could not take it now: it is not stored, and never will be. Try again later."""
+
+
+class StoreMoved(ActorflowError):
+    """The database of a store is a copy, or was moved: nothing runs until somebody says which.
+
+    See `actorflow cluster adopt`.
+    """
 
 
 class StoreConflict(ActorflowError):
@@ -61,7 +66,19 @@ class StoreConflict(ActorflowError):
 
 
 class StoreFull(StoreRefused):
-    """There is no room on the disk: what was not acknowledged is not stored. Make room."""
+    """There is no room on the disk: it is not stored, and never will be. Make room."""
+
+
+class OutcomeUnknown(ActorflowError):
+    """Nobody can say yet whether it is stored. `engine.outcome(id)` answers later.
+
+    Repeating a message may store it twice, unless it has a key: of messages with the same key only
+    the first counts.
+    """
+
+    def __init__(self, message: str, id: str = "") -> None:  # noqa: A002 - what it is
+        super().__init__(message)
+        self.id = id
 
 
 class NotStorable(ActorflowError, TypeError):
@@ -72,23 +89,43 @@ class EngineClosed(ActorflowError):
     """The engine has been closed."""
 
 
-class Cancelled(ActorflowError):
-    """The execution was cancelled, so it has no result."""
+class Cancelled(BaseException):
+    """Raised in a workflow that is cancelled, at the step where a method waits.
+
+    Not an `Exception`, so that `except Exception` lets it pass. `except af.Cancelled` and `finally`
+    may execute more steps, such as refunds, within the `cancel_timeout` of the class.
+    """
+
+
+class ExecutionCancelled(ActorflowError, Cancelled):
+    """The execution was cancelled, so it has no result. For callers of `result`."""
 
 
 class ExecutionEnded(ActorflowError):
     """The execution has ended, so what arrived after was not processed."""
 
 
-class ExecutionFailed(ActorflowError):
-    """The execution has failed: it has no result until somebody repairs it.
+class ExecutionExists(ActorflowError):
+    """There is an execution of that id already, and `on_conflict="refuse"` was given."""
 
-    `failure` says why.
+
+class ExecutionFailed(ActorflowError):
+    """The execution is stuck, and has no result until it is repaired or retried; or it has failed.
+
+    `failure` says why. If it has failed, `ended` is true, and `data` is what its code has said.
     """
 
-    def __init__(self, message: str, failure: Any = None) -> None:
+    def __init__(
+        self, message: str, failure: Any = None, *, ended: bool = False, data: Any = None
+    ) -> None:
         super().__init__(message)
         self.failure = failure
+        self.ended = ended
+        self.data = data
+
+
+class BadId(ActorflowError, ValueError, TypeError):
+    """An id cannot be stored: it is not text, empty, too long, or not printable."""
 
 
 class KindMismatch(ActorflowError, ValueError):
@@ -109,6 +146,10 @@ class StateUnreadable(ActorflowError, ValueError):
             f"({type(error).__name__}: {text_of(error)}): deploy the code that wrote it, or give "
             "its kind a version and an upgrade()"
         )
+
+
+class NoAnswer(ActorflowError):
+    """A message was processed, and its job gave no answer."""
 
 
 class TaskFailed(ActorflowError):
@@ -132,6 +173,10 @@ class TaskCrashed(ActorflowError):
 
 class TaskTimeout(ActorflowError, TimeoutError):
     """A tasker gave no answer and no heartbeat in time: the attempt has failed."""
+
+
+class BadResult(ActorflowError, TypeError):
+    """The result of a task is not of the type that its function declares."""
 
 
 class TaskWithdrawn(ActorflowError):

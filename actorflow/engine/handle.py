@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import decode_failure
-from actorflow.engine.errors import Cancelled, ExecutionFailed, StateUnreadable
-from actorflow.engine.kind import Status
+from actorflow.engine.errors import ExecutionCancelled, ExecutionFailed, StateUnreadable
+from actorflow.engine.kind import Status, decode_state
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actorflow.engine.core import Core
     from actorflow.engine.envelopes import Failure
+    from actorflow.engine.parts import EngineParts
     from actorflow.engine.stores.protocol import ExecutionRow
 
 __all__ = ["Execution"]
@@ -26,10 +26,10 @@ class Execution:
     What its kind shows of it (the nodes of a flow, the state of a durable worker) is `view`.
     """
 
-    __slots__ = ("_core", "_row", "_view")
+    __slots__ = ("_parts", "_row", "_view")
 
-    def __init__(self, core: Core, row: ExecutionRow) -> None:
-        self._core = core
+    def __init__(self, parts: EngineParts, row: ExecutionRow) -> None:
+        self._parts = parts
         self._row = row
         self._view: Any = None
 
@@ -69,11 +69,11 @@ class Execution:
     @property
     def tags(self) -> dict[str, str]:
         """What it can be found by: `engine.executions(tags=...)`. Read from the store."""
-        return self._core.store.tags(self.id)
+        return self._parts.store.tags(self.id)
 
     @property
     def failure(self) -> Failure | None:
-        """Why it failed, if it did."""
+        """Why it is stuck, or has failed."""
         data = self._row.error
         return None if data is None else decode_failure(data)
 
@@ -82,21 +82,26 @@ class Execution:
         """Its result.
 
         Raises:
-            ExecutionFailed: it has failed.
-            Cancelled: it was cancelled.
+            ExecutionFailed: it is stuck, or has failed.
+            ExecutionCancelled: it was cancelled.
             LookupError: it goes on; `engine.result(id)` waits for it.
 
         """
         status = self.status
-        if status == Status.DONE:
+        if status in (Status.DONE, Status.FAILED):
             data = self._row.result
-            return None if data is None else bodies.decode(data)
+            result = None if data is None else bodies.decode(data)
+            if status == Status.DONE:
+                return result
+            failure = self.failure
+            msg = f"execution {self.id!r} has failed: {failure}"
+            raise ExecutionFailed(msg, failure, ended=True, data=result)
         if status == Status.CANCELLED:
             msg = f"execution {self.id!r} was cancelled"
-            raise Cancelled(msg)
-        if status == Status.FAILED:
+            raise ExecutionCancelled(msg)
+        if status == Status.STUCK:
             failure = self.failure
-            msg = f"execution {self.id!r} has failed: {failure or 'see its view'}"
+            msg = f"execution {self.id!r} is stuck: {failure or 'see its view'}"
             raise ExecutionFailed(msg, failure)
         msg = f"execution {self.id!r} has not ended; engine.result({self.id!r}) waits for it"
         raise LookupError(msg)
@@ -109,16 +114,16 @@ class Execution:
             StateUnreadable: its kind cannot decode it.
 
         """
-        kind = self._core.kinds.get(self.kind)
+        kind = self._parts.kinds.get(self.kind)
         if kind is None:
             return self._row.state
         if self._view is None:
             look = getattr(kind, "view", None)
             try:
                 if look is None:
-                    self._view = self._core.decode(kind, self._row)
+                    self._view = decode_state(kind, self._row)
                 else:
-                    self._view = look(self._row, self._core.store)
+                    self._view = look(self._row, self._parts.store)
             except ActorflowError:
                 raise
             except Exception as error:
@@ -129,7 +134,7 @@ class Execution:
         """Yield what its kind has noted of it, oldest first."""
         cursor = None
         while True:
-            page = self._core.store.history(self.id, after=cursor)
+            page = self._parts.store.history(self.id, after=cursor)
             yield from (bodies.decode(row.body) for row in page.rows)
             cursor = page.after
             if cursor is None:
@@ -137,4 +142,4 @@ class Execution:
 
     def refresh(self) -> Execution:
         """Return it as it is now."""
-        return Execution(self._core, self._core.row(self.id))
+        return Execution(self._parts, self._parts.row(self.id))

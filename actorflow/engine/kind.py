@@ -23,10 +23,13 @@ from actorflow.engine.envelopes import (
     TaskStarted,
     TimerFired,
 )
+from actorflow.engine.errors import StateUnreadable
+from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from actorflow.engine.stores.protocol import ExecutionRow
 
 __all__ = [
     "ENDED",
@@ -50,6 +53,8 @@ __all__ = [
     "TaskStarted",
     "TimerFired",
     "Watch",
+    "decode_state",
+    "is_cancel",
 ]
 
 
@@ -57,20 +62,22 @@ class Status(StrEnum):
     """Where an execution stands."""
 
     ACTIVE = "active"
-    """It goes on when something arrives."""
-    FAILED = "failed"
-    """It needs somebody: a repair, a retry, a cancel. Its timers and tasks stay."""
+    """It continues when a message arrives."""
+    STUCK = "stuck"
+    """It needs an operator: a repair, a retry or a cancel. Its timers and tasks stay."""
     DONE = "done"
     """It has ended, with a result."""
+    FAILED = "failed"
+    """It has ended, with an error."""
     CANCELLED = "cancelled"
 
 
-ENDED = frozenset((Status.DONE, Status.CANCELLED))
+ENDED = frozenset((Status.DONE, Status.FAILED, Status.CANCELLED))
 """What never runs again: its messages, timers and tasks are gone."""
 
 
 class Outgoing(Struct, frozen=True):
-    """A message to another execution, or to itself; `kind` creates it if there is none of that id.
+    """A message to an execution; with `kind`, the execution is created if it does not exist.
 
     A message to an execution that is not there, or has ended, is dropped; its sender's history is
     the place to note it.
@@ -108,7 +115,7 @@ class NewTask(Struct, frozen=True):
     retries: int | None = None
     """How often it is tried again; `None` leaves it to the tasker."""
     priority: int = 0
-    """Of two tasks that wait for the same tasker, the one with the higher number comes first."""
+    """Tasks that wait for the same tasker start in the order of their priority, highest first."""
     tell_start: bool = False
     """Send a `TaskStarted` when an attempt begins. One more commit for each."""
 
@@ -146,16 +153,16 @@ class Watch:
 class Outcome(Struct, kw_only=True):
     """What one run of an execution returns: all of it is committed together, or none.
 
-    When the status is done or cancelled, the engine removes the timers, tasks and watches of the
-    execution and tells its parent.
+    When the status is done, failed or cancelled, the engine removes the timers, tasks and watches
+    of the execution and tells its parent.
     """
 
     state: Any
     status: Status = Status.ACTIVE
     result: Any = None
-    """What `engine.result()` returns once it is done."""
+    """What `engine.result()` returns once it is done; the data of the error if it has failed."""
     error: Failure | None = None
-    """Why it failed."""
+    """Why it is stuck, or has failed."""
     messages: list[Outgoing] = []
     timers: list[SetTimer] = []
     cancelled_timers: list[str] = []
@@ -170,15 +177,18 @@ class Outcome(Struct, kw_only=True):
     cancelled_watches: list[str] = []
     tags: dict[str, str] | None = None
     """What the execution can be found by, all of it; `None` leaves it as it is."""
+    answers: list[Any] | None = None
+    """One for each message of the batch, for the callers that asked; not stored. An exception is
+    raised to the caller; without a caller its message becomes a dead letter."""
     history: list[Any] = []
     """Entries that `actorflow show` prints and `store.history` returns: plain data, or
     `msgspec.Raw` of plain data that the kind has encoded itself."""
 
 
 class Addition(Struct, frozen=True):
-    """What `Kind.encode` may return for a state that has grown: only what has been added.
+    """What `Kind.encode` may return for a state that has grown: only the added bytes.
 
-    What is decoded is the bytes of the state that the run began with, and these after them.
+    `decode` gets the bytes of the state that the run began with, followed by these.
     """
 
     data: bytes
@@ -190,7 +200,8 @@ class Context:
     Args:
         id: of the execution.
         now: the moment of the run, in seconds since the epoch.
-        keep_going: whether the budget (500 ms) lasts. What is left then is sent to itself.
+        keep_going: whether the budget (500 ms) lasts. Send the rest of the work to the execution
+            itself.
         seed: of the random numbers: a run that is repeated gets the same ones.
         parent: the execution that started this one.
         watches: what executions of the same kind have set, its own included.
@@ -241,8 +252,8 @@ class Options:
 class Kind(Protocol):
     """A kind of execution.
 
-    `run` gets what the execution's behaviour has handed over. It is never called twice at the same
-    time for one execution. What it raises is a bug of the kind, or of the user's code in it:
+    `run` gets one batch of the execution's behaviour. It is never called twice at the same
+    time for one execution. An exception is a bug of the kind or of user code in it:
     nothing is committed, the state is decoded again, and the failure policy decides about the
     messages.
 
@@ -251,7 +262,7 @@ class Kind(Protocol):
     - `version` (1): of the states. `upgrade(data, version) -> bytes` makes a state of this version
       from an older one. A state of a newer version waits for newer code.
     - `knows(execution)`: whether there is code for this one; until then its messages wait. `run`
-      may find that out, too, and raise `CodeElsewhere`.
+      may find that out as well, and raise `CodeElsewhere`.
     - `reserves(execution)`: whether an id is for this kind although nothing is stored under it;
       then nobody creates an execution of another kind there.
     - `code`: names the code, for workers of one cluster whose code differs during a deploy: see
@@ -264,27 +275,67 @@ class Kind(Protocol):
       method `plain()` of a view returns what `actorflow show` prints of it.
     - `cancel(target) -> body | None`: the message that asks an execution to end, or the part of it
       that `target` names; `None` just ends it, which is the default. `has_part(row, target)`:
-      whether there is such a part; by default the message is sent whatever `target` is.
-    - `check_message(body)`: raises if the body can be no message to any execution of this kind;
+      whether there is such a part; `cancel` returns that, and sends the message in any case.
+      `is_cancel(body)`: whether a body is such a message. One that comes after the end of its
+      execution is dropped; by default it becomes a dead letter, as other messages do.
+    - `farewell(state) -> Sequence[Outgoing]`: messages that go out when an execution is ended from
+      outside, without a run; given its stored bytes.
+    - `control(verb) -> body`: the message for the verbs "pause" and "resume".
+    - `check_message(execution, body)`: raises if the body can be no message to that execution;
       called before a message is stored, in the thread that sends it.
     - `committed(change)`: called in a lane after each commit of a run.
     - `ended(execution)`: called in a lane after an execution that is in memory was ended from
       outside, without a run. What its inbox holds back then becomes dead letters.
+    - `traced_as` ("run"): what the spans of its runs are called; see `af.trace`.
     - `waiters`: a `Waiters` of callers that wait for the next commit of an execution; commits of
-      other engines count, too.
+      other engines count as well.
     """
 
     name: str
     """What executions of this kind are stored under."""
 
-    def options(self, execution: str) -> Options:
+    def options(self, execution: str, /) -> Options:
         """Return the options of the inbox of an execution that is woken."""
 
-    def decode(self, data: bytes | None) -> Any:
+    def decode(self, data: bytes | None, /) -> Any:
         """Return the state from what `encode` made; `None` for a new execution."""
 
-    def encode(self, state: Any) -> bytes | Addition:
-        """Return a state as bytes, or what a run has added to those that it began with."""
+    def encode(self, state: Any, /) -> bytes | Addition:
+        """Return a state as bytes, or the bytes that a run has added to it."""
 
-    def run(self, context: Context, state: Any, batch: Any) -> Any:
+    def run(self, context: Context, state: Any, batch: Any, /) -> Any:
         """Handle a batch: return an `Outcome`, or an awaitable or `Deferred` of one."""
+
+
+def is_cancel(kind: Any, body: Any) -> bool:
+    """Return whether a body asks an execution to end: if it has ended, nothing is lost by it."""
+    check = getattr(kind, "is_cancel", None)
+    return check is not None and bool(check(body))
+
+
+def decode_state(kind: Kind, row: ExecutionRow | None) -> Any:
+    """Return the state of an execution; an older version is upgraded.
+
+    Raises:
+        StateUnreadable: it cannot be decoded, or is of a newer version.
+
+    """
+    if row is None or row.state is None:
+        return kind.decode(None)
+    version = getattr(kind, "version", 1)
+    data = row.state
+    try:
+        if row.version != version:
+            upgrade = getattr(kind, "upgrade", None)
+            if row.version > version or upgrade is None:
+                msg = (
+                    f"the state of {row.id!r} has version {row.version}, but kind {kind.name!r} "
+                    f"knows version {version}: run the code that wrote it, or give it an upgrade()"
+                )
+                raise ValueError(msg)  # noqa: TRY301 - wrapped as others are
+            data = upgrade(data, row.version)
+        return kind.decode(data)
+    except ActorflowError:
+        raise
+    except Exception as error:
+        raise StateUnreadable(row.id, kind.name, row.state, error) from error

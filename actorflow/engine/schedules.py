@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.cron import next_time
-from actorflow.engine.identifiers import MAX_LENGTH, check_id
+from actorflow.engine.ids import MAX_LENGTH, check_id
 from actorflow.engine.kind import ENDED
 from actorflow.engine.kinds.cron import CronKind, occurrences
 from actorflow.runtime.errors import BadOption, near
@@ -18,7 +18,7 @@ from actorflow.runtime.worker.tickets import ThreadTicket
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actorflow.engine.core import Core
+    from actorflow.engine.parts import EngineParts
 
 __all__ = ["MOST", "Schedule", "Schedules"]
 
@@ -32,17 +32,17 @@ _LATEST = 253_402_300_800.0  # the year 10,000, which calendars do not have
 class Schedules:
     """The schedules of an engine, by name. Thread-safe."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts = parts
 
     def __iter__(self) -> Iterator[Schedule]:
-        """Yield those that there are, in the order of their names."""
+        """Yield all schedules in the order of their names."""
         after = None
         while True:
-            page = self._core.store.listing(kind=CronKind.name, after=after)
+            page = self._parts.store.listing(kind=CronKind.name, after=after)
             for row in page.rows:
                 if row.status not in ENDED:
-                    yield Schedule(self._core, row.id.partition(":")[2])
+                    yield Schedule(self._parts, row.id.partition(":")[2])
             after = page.after
             if after is None:
                 return
@@ -51,14 +51,14 @@ class Schedules:
         """Return a schedule that was set before.
 
         Raises:
-            LookupError: there is none of that name.
+            LookupError: no schedule has this name.
 
         """
-        row = self._core.store.execution(_id(name))
+        row = self._parts.store.execution(_id(name))
         if row is None or row.status in ENDED:
             msg = f"there is no schedule {name!r:.80}{near(name, (each.name for each in self))}"
             raise LookupError(msg)
-        return Schedule(self._core, name)
+        return Schedule(self._parts, name)
 
     def set(self, name: str, plan: dict[str, Any]) -> Schedule:
         """Set a schedule; return it once it is stored. See `CronKind` for what a plan is.
@@ -68,15 +68,17 @@ class Schedules:
             NotStorable: the body is not plain data.
 
         """
-        core = self._core
+        parts = self._parts
         check_id(name, "a schedule", _LONGEST)
-        next_time(plan["cron"], core.clock.now(), plan["zone"])
+        next_time(plan["cron"], parts.clock.now(), plan["zone"])
         bodies.encode(plan["body"])
         id_ = _id(name)
-        row = core.store.execution(id_)
+        row = parts.store.execution(id_)
         anew = row is not None and row.status in ENDED
-        core.ending.reopen(id_, CronKind.name)
-        schedule = Schedule(core, name)
+        reopened = ThreadTicket()
+        parts.cancellation.reopen(id_, CronKind.name, reopened)
+        parts.writer.wait_for(reopened, None, name)
+        schedule = Schedule(parts, name)
         schedule._do({"set": plan, "anew": anew}, kind=CronKind.name)  # noqa: SLF001 - of one file
         return schedule
 
@@ -88,17 +90,17 @@ class Schedule:
     any event loop.
     """
 
-    __slots__ = ("_core", "name")
+    __slots__ = ("_parts", "name")
 
-    def __init__(self, core: Core, name: str) -> None:
-        self._core = core
+    def __init__(self, parts: EngineParts, name: str) -> None:
+        self._parts = parts
         self.name = name
 
     def __repr__(self) -> str:
         return f"<schedule {self.name!r}>"
 
     def _state(self) -> dict[str, Any]:
-        row = self._core.row(_id(self.name))
+        row = self._parts.row(_id(self.name))
         state: dict[str, Any] = bodies.decode(row.state or b"")
         return state
 
@@ -118,6 +120,12 @@ class Schedule:
         return str(self._state()["kind"])
 
     @property
+    def running(self) -> str | None:
+        """The instance of the last occurrence that has not ended, if there is an `overlap`."""
+        found: str | None = self._state().get("running")
+        return found
+
+    @property
     def paused(self) -> bool:
         """Whether nothing happens until `resume`."""
         return bool(self._state()["paused"])
@@ -133,11 +141,11 @@ class Schedule:
         self._do({"do": "pause"})
 
     def resume(self) -> None:
-        """Go on after `pause`. What has gone by meanwhile is left out; see `backfill`."""
+        """Continue after `pause`. Occurrences missed meanwhile are skipped; see `backfill`."""
         self._do({"do": "resume"})
 
     def trigger(self, *, id: str | None = None) -> str:  # noqa: A002 - what it is
-        """Trigger it now, also while it is paused; return the id of what was started.
+        """Trigger it now, even while it is paused; return the id of the started execution.
 
         Args:
             id: only the first trigger with the same id starts something. Made if not given.
@@ -151,8 +159,8 @@ class Schedule:
     def backfill(self, begin: float, end: float) -> int:
         """Make up for all occurrences of an interval, both ends included; return how many.
 
-        Each starts what it would have started then, with the same id: what was started already is
-        not started again. They are begun a hundred at a time, also after a restart.
+        Each starts the execution that it would have started then, with the same id, so none is
+        started twice. They are started a hundred at a time, also after a restart.
 
         Args:
             begin: seconds since the epoch.
@@ -182,13 +190,13 @@ class Schedule:
 
     def delete(self) -> bool:
         """End it; return whether it was still there. What it has started goes on."""
-        core = self._core
-        if core.row(_id(self.name)).status in ENDED:
+        parts = self._parts
+        if parts.row(_id(self.name)).status in ENDED:
             return False
         done = ThreadTicket()
-        core.refuse_if_closed()
-        core.ending.cancel(_id(self.name), None, done)
-        return bool(core.wait_for(done, None, self.name))
+        parts.state.require_open()
+        parts.cancellation.cancel(_id(self.name), None, done)
+        return bool(parts.writer.wait_for(done, None, self.name))
 
     async def apause(self) -> None:
         """Like `pause`."""
@@ -212,11 +220,11 @@ class Schedule:
 
     def _do(self, body: dict[str, Any], kind: str | None = None) -> None:
         """Send a message; return when what it led to is committed."""
-        core = self._core
-        core.refuse_if_closed()
+        parts = self._parts
+        parts.state.require_open()
         processed = ThreadTicket()
-        core.append(_id(self.name), kind, (body,), processed=processed)
-        core.wait_for(processed, None, body)
+        parts.sender.append(_id(self.name), kind, (body,), processed=processed)
+        parts.writer.wait_for(processed, None, body)
 
 
 def _id(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Self
 
-    from actorflow.engine.core import Core
+    from actorflow.engine.parts import EngineParts
 
 __all__ = ["EngineStatistics"]
 
@@ -38,20 +38,20 @@ class EngineStatistics:
     tasks_retried: int
 
     @classmethod
-    def of(cls, core: Core) -> Self:
+    def of(cls, parts: EngineParts) -> Self:
         """Return the figures of an engine as they are now. O(1)."""
-        writer, board = core.writer, core.board
+        writer, tasks = parts.writer, parts.tasks
         return cls(
-            live=len(core.host),
+            live=len(parts.table),
             commits=writer.commits,
             changes=writer.changes,
             messages=writer.messages,
             refused=writer.refused,
             lost=writer.lost,
             waiting=writer.waiting,
-            timers_fired=core.timers.fired,
-            tasks=len(board),
-            tasks_done=board.done,
-            tasks_failed=board.failed,
-            tasks_retried=board.retried,
+            timers_fired=parts.timers.fired,
+            tasks=len(tasks),
+            tasks_done=tasks.done,
+            tasks_failed=tasks.failed,
+            tasks_retried=tasks.retried,
         )

@@ -1,4 +1,4 @@
-"""Tags: short texts by which executions are found."""
+"""Tags: short strings by which executions are found."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LONGEST = 1_000
 
 
 def tag_text(name: str, value: Any) -> str:
-    """Return the value of a tag as it is stored and searched: as a text.
+    """Return the value of a tag as it is stored and searched: as a string.
 
     >>> tag_text("customer", "c-7"), tag_text("items", 3), tag_text("vip", True)
     ('c-7', '3', 'true')
 
     Raises:
-        BadOption: it is not a short text, a number or a boolean, or its name is no text.
+        BadOption: it is not a short string, a number or a boolean, or its name is not a string.
 
     """
     given: Any = name
@@ -35,7 +35,7 @@ def tag_text(name: str, value: Any) -> str:
     if not isinstance(value, (str, int, float)):
         msg = (
             f"the tag {name!r:.80} is {value!r:.80}, which is {type(value).__name__}: "
-            "a tag is a text, a number or a boolean, as in customer='c-7'"
+            "a tag is a string, a number or a boolean, as in customer='c-7'"
         )
         raise BadOption(msg)
     text = str(value)
@@ -52,7 +52,7 @@ def texts_of(tags: Any) -> dict[str, str]:
     """Return tags as they are stored and searched; see `tag_text`.
 
     Raises:
-        BadOption: they are no dict, or one of them cannot be stored.
+        BadOption: they are not a dict, or one of them cannot be stored.
 
     """
     if not isinstance(tags, Mapping):
@@ -62,7 +62,7 @@ def texts_of(tags: Any) -> dict[str, str]:
 
 
 def tags_from(texts: Iterable[str]) -> dict[str, str]:
-    """Return the tags that texts such as `customer=c-7` name.
+    """Return the tags that strings such as `customer=c-7` name.
 
     >>> tags_from(["customer=c-7", "vip=true"])
     {'customer': 'c-7', 'vip': 'true'}

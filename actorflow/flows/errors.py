@@ -44,7 +44,7 @@ class NotFound(FlowError):
 
 
 class PointMissed(ActorflowError):
-    """The execution has ended, and what was waited for has not happened."""
+    """The execution has ended before the awaited point was reached."""
 
 
 class UnknownProcedure(FlowError):

@@ -1,7 +1,7 @@
 """How much a flow may ask for.
 
-Whoever may launch a flow must not be able to stop the process with it. What goes beyond a limit is
-an error of the flow, which names the limit and what was asked for, and which `on_error` may catch.
+No flow must be able to stop the process that runs it. Exceeding a limit is an error of the flow,
+which names the limit and the requested amount, and which `on_error` may catch.
 
 Limits hold where one message can make much out of little. What grows by a little with each message
 is caught by `state`, which is compared once for each run.
@@ -28,7 +28,7 @@ class Limits:
     nodes: int = 50_000
     """Nodes of an execution at the same time: branches, calls that have not returned."""
     tree_depth: int = 200
-    """How deep the nodes of a flow text, and of what is grafted into it, nest."""
+    """How deep the nodes of a flow text nest, including grafted trees."""
     text: int = 1_000_000
     """Characters of a flow text."""
     payload: int = 16 * 2**20

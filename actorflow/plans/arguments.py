@@ -1,4 +1,6 @@
-"""Jobs inside arguments: found when a plan is built, replaced when its jobs are run.
+"""Arguments of jobs: input files, and the other jobs whose results they take.
+
+Jobs inside arguments are found when a plan is built, and replaced when its jobs are run.
 
 Lists, tuples and dictionaries are searched, also inside each other. A job anywhere else is refused
 when it is pickled: see `Job.__reduce__`.
@@ -6,12 +8,13 @@ when it is pickled: see `Job.__reduce__`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["find", "replace"]
+__all__ = ["InputFile", "find", "replace"]
 
 _PLAIN = frozenset((int, float, str, bytes, bool, type(None)))
 
@@ -52,3 +55,15 @@ def replace(cls: type[Any], value: Any, new: Callable[[Any], Any]) -> Any:
         values = {key: replace(cls, each, new) for key, each in value.items()}
         return values if kind is dict else kind(values)
     return value
+
+
+class InputFile(type(Path())):  # type: ignore[misc] # PosixPath or WindowsPath
+    """A path that the cache knows by the content of the file.
+
+    The function of the job gets a plain `Path`.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path, (str(self),)

@@ -1,4 +1,4 @@
-"""A plan as data: its jobs in columns, by number. What is checked before anything starts.
+"""A plan as data: its jobs in columns, by number, checked before anything starts.
 
 One list for each property instead of one object for each job, and only what differs from the
 default is kept: a million jobs are built and checked in seconds.
@@ -12,20 +12,20 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from actorflow.behaviours.errors import brief
 from actorflow.plans.arguments import find
-from actorflow.plans.calls import Calls
+from actorflow.plans.call_checker import CallChecker
 from actorflow.plans.errors import BadPlan, UnknownJob
 from actorflow.plans.graph import Graph
 from actorflow.plans.job import DEFAULT, Job, JobOptions
-from actorflow.plans.master import Role
-from actorflow.runtime.errors import near
-from actorflow.runtime.lanes.process.packing import pack_value
-from behaviours.errors import brief
+from actorflow.plans.scheduler import Role
+from actorflow.runtime.errors import install_hint, kind_and_text, near
+from actorflow.runtime.processes.packed import pack_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Blueprint", "Code"]
+__all__ = ["Blueprint", "PickledFunction"]
 
 _AFTER = "after={} must be a job, a name, or a list of these"
 
@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"(.*)-([1-9][0-9]*)", re.DOTALL)
 _ITEM = re.compile(r"(.*)\[(0|[1-9][0-9]*)\]", re.DOTALL)
 
 
-class Code:
+class PickledFunction:
     """A function that is only known as workers get it."""
 
     __slots__ = ("__name__", "data")
@@ -47,8 +47,8 @@ class Code:
         msg = f"{self.__name__} was stored, and is loaded by workers only"
         raise TypeError(msg)
 
-    def __reduce__(self) -> tuple[type[Code], tuple[bytes, str]]:
-        return Code, (self.data, self.__name__)
+    def __reduce__(self) -> tuple[type[PickledFunction], tuple[bytes, str]]:
+        return PickledFunction, (self.data, self.__name__)
 
 
 class Blueprint:
@@ -56,7 +56,7 @@ class Blueprint:
 
     def __init__(self) -> None:
         self.functions: list[Callable[..., Any] | None] = []
-        """What is called; `None` for a job that only gathers."""
+        """The function of each job; `None` for a job that only gathers."""
         self.args: list[tuple[Any, ...]] = []
         self.kwargs: dict[int, dict[str, Any]] = {}
         self.options: dict[int, JobOptions] = {}
@@ -74,7 +74,7 @@ class Blueprint:
         self._counted: dict[str, array[int]] = {}  # by name of a function: its jobs
         self._spans: list[int] = []  # the first job of each map over known items
         self._span_of: dict[int, tuple[int, int]] = {}  # by first: (gathering job, count)
-        self._calls = Calls()
+        self._calls = CallChecker()
 
     def __len__(self) -> int:
         return len(self.functions)
@@ -99,7 +99,7 @@ class Blueprint:
             BadPlan: it cannot be part of the plan.
 
         """
-        if type(function) is not Code and not callable(function):
+        if type(function) is not PickledFunction and not callable(function):
             msg = (
                 f"{brief(function)} cannot be called: plan.job(fit, data), not plan.job(fit(data))"
             )
@@ -135,7 +135,7 @@ class Blueprint:
             BadPlan: it does not.
 
         """
-        if type(function) is not Code:
+        if type(function) is not PickledFunction:
             self._calls.check(function, args, kwargs)
 
     def check_upstream(self, args: tuple[Any, ...], kwargs: dict[str, Any], after: Any) -> None:
@@ -227,7 +227,7 @@ class Blueprint:
         """Return the number of a job.
 
         Raises:
-            UnknownJob: there is none of that name.
+            UnknownJob: no job has that name.
 
         """
         index = self._index(name)
@@ -289,7 +289,7 @@ class Blueprint:
         return graph
 
     def check_limits(self, limits: Mapping[str, int]) -> None:
-        """Check that no job waits for ever for a resource.
+        """Check that no job waits forever for a resource.
 
         Raises:
             BadPlan: a job needs more of one than there is.
@@ -328,7 +328,7 @@ class Blueprint:
         return _base_name(function)
 
     def _code(self, function: Callable[..., Any]) -> bytes:
-        if isinstance(function, Code):
+        if isinstance(function, PickledFunction):
             return function.data
         try:
             packed = pack_value(function)
@@ -336,8 +336,8 @@ class Blueprint:
             job = next(i for i, each in enumerate(self.functions) if each is function)
             msg = (
                 f"the function of job {self.name(job)!r} cannot be sent to a worker process "
-                f"({type(error).__name__}: {error}); give one at the top of a module; lambdas and "
-                "closures need cloudpickle: pip install 'actorflow[plans]'"
+                f"({kind_and_text(error)}); give one at the top of a module; lambdas and "
+                f"closures need cloudpickle: {install_hint('plans')}"
             )
             raise BadPlan(msg) from error
         return packed.data
@@ -345,13 +345,20 @@ class Blueprint:
 
 def _jobs_in(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> list[Job]:
     jobs: list[Job] = []
-    for each in args:
-        if type(each) is Job:
-            jobs.append(each)
-        else:
-            find(Job, each, jobs)
-    if kwargs:
-        find(Job, kwargs, jobs)
+    try:
+        for each in args:
+            if type(each) is Job:
+                jobs.append(each)
+            else:
+                find(Job, each, jobs)
+        if kwargs:
+            find(Job, kwargs, jobs)
+    except RecursionError:
+        msg = (
+            "an argument contains itself, or is nested more deeply than Python's recursion limit: "
+            "give the job a flat list, or put the structure into an object of your own"
+        )
+        raise BadPlan(msg) from None
     return jobs
 
 

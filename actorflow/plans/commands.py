@@ -47,7 +47,7 @@ def run(
     ] = None,
     cache: CacheOption = CACHE,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep and reuse nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Run even what is up to date.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run up-to-date jobs too.")] = False,
     keep_going: Annotated[
         bool,
         typer.Option("--keep-going", help="After a failure, run all that does not depend on it."),
@@ -62,7 +62,7 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Draw who did what when: .png, .svg, .pdf.")
     ] = None,
 ) -> None:
-    """Run a plan; what is up to date is not run again.
+    """Run the jobs of a plan that are not up to date.
 
     Exit codes: 0, all is done; 1, a job failed or the plan was refused; 2, wrong arguments; 130,
     Ctrl-C.
@@ -85,7 +85,7 @@ def run(
         except KeyboardInterrupt:
             code = _INTERRUPTED
         except _plan_failed() as error:
-            typer.echo(str(error), err=True)
+            typer.echo(f"actorflow: {error}", err=True)
             code = 1
         _show(found, plot)
     raise typer.Exit(code)
@@ -129,11 +129,14 @@ def show(
 @commands.command()
 def why(
     plan: PlanArgument,
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...")] = None,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[JOB]...", help="Only these jobs; all by default."),
+    ] = None,
     *,
     cache: CacheOption = CACHE,
 ) -> None:
-    """Say why each job would be run or skipped now, without running any."""
+    """Explain why each job would run or be skipped now, without running any."""
     from actorflow.plans.errors import UnknownJob  # noqa: PLC0415 - keeps --help fast
     from actorflow.runtime.errors import near  # noqa: PLC0415
 
@@ -171,7 +174,7 @@ def _errors_as_text() -> Iterator[None]:
 
 
 def _fail(text: str, code: int = 1) -> NoReturn:
-    typer.echo(text, err=True)
+    typer.echo(f"actorflow: {text}", err=True)
     raise typer.Exit(code)
 
 
@@ -187,7 +190,7 @@ def _found(text: str) -> Plan:
             found = found()
         except ActorflowError:
             raise
-        except Exception as error:  # noqa: BLE001 - a function of the user's may raise anything
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
             _fail(f"{text} raised {told_with_place(error)}")
     if not isinstance(found, Plan):
         _fail(f"{place} has no plan called {name or 'plan'!r}: write FILE.py:PLAN", 2)
@@ -195,7 +198,7 @@ def _found(text: str) -> Plan:
 
 
 def _module(place: str) -> Any:
-    """Import a file or a module under a name by which workers can import it, too."""
+    """Import a file or a module under a name by which workers can also import it."""
     from actorflow.runtime.errors import told_with_place  # noqa: PLC0415 - keeps --help fast
 
     path = Path(place)
@@ -208,7 +211,7 @@ def _module(place: str) -> Any:
     sys.path.insert(0, folder)
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001 - a module of the user's may raise anything
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
         _fail(f"{place or repr(place)} cannot be imported: {told_with_place(error)}", 2)
     file = getattr(module, "__file__", None)
     if path.suffix == ".py" and (file is None or not path.samefile(file)):

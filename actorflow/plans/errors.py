@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
-    from actorflow.plans.record import JobRecord
+    from actorflow.plans.job_record import JobRecord
 
-__all__ = ["BadCache", "BadPlan", "JobFailed", "JobSkipped", "PlanFailed", "UnknownJob"]
+__all__ = [
+    "BadCache",
+    "BadPlan",
+    "CodeMissing",
+    "JobFailed",
+    "JobSkipped",
+    "PlanFailed",
+    "ResultTooLarge",
+    "UnknownJob",
+]
 
 
 class BadCache(ActorflowError):
@@ -21,6 +30,10 @@ class BadPlan(ActorflowError):
 
     You get it before anything has started.
     """
+
+
+class CodeMissing(ActorflowError):
+    """A worker process cannot import the function of a job: its module is not there, or another."""
 
 
 class UnknownJob(ActorflowError, KeyError):
@@ -35,7 +48,7 @@ class JobFailed(ActorflowError):
     def __init__(self, text: str, record: JobRecord) -> None:
         super().__init__(text)
         self.record = record
-        """What is known of the job."""
+        """The record of the job."""
 
 
 class JobSkipped(ActorflowError):
@@ -44,13 +57,17 @@ class JobSkipped(ActorflowError):
     def __init__(self, text: str, record: JobRecord) -> None:
         super().__init__(text)
         self.record = record
-        """What is known of the job."""
+        """The record of the job."""
 
 
 class PlanFailed(ActorflowError):
-    """A job of a plan has failed, or no worker could be started; `result` has what was done."""
+    """A job of a plan has failed, or no worker could be started; `result` has the finished jobs."""
 
     def __init__(self, text: str, result: object) -> None:
         super().__init__(text)
         self.result = result
         """The result of the plan, as far as it came: a `PlanResult`."""
+
+
+class ResultTooLarge(ActorflowError):
+    """A job has returned more than a store takes, and its plan has no folder for large results."""

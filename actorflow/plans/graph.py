@@ -91,7 +91,7 @@ class Graph:
         return self._cycle_among({job for job in range(self.count) if keys[job]})
 
     def _cycle_among(self, stuck: set[int]) -> list[int] | None:
-        """Walk backwards: each job that is stuck has one before it that is stuck, too."""
+        """Walk backwards: each stuck job has another stuck job before it."""
         if not stuck:
             return None
         inside = ((first, job) for first in sorted(stuck) for job in self.after(first))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypedDict
 
+from actorflow.behaviours.arguments import count, flag, seconds
+from actorflow.behaviours.errors import brief
 from actorflow.plans.errors import BadPlan
 from actorflow.runtime.errors import near
-from behaviours.arguments import count, flag, seconds
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT", "Job", "JobOptions", "OptionsGiven", "options_of"]
 
 MEMORY = "memory"
-"""The resource that is no amount to share, but a limit of each worker process."""
+"""The resource that limits each worker process, instead of being shared by all."""
 
 
 class _Names(Protocol):
@@ -67,7 +67,7 @@ class JobOptions:
     """The options of a job."""
 
     priority: int = 0
-    """Of two ready jobs, the one with the higher number comes first."""
+    """Ready jobs with a higher priority start first."""
     retries: int | None = None
     """How often it is tried again after it has failed; `None` leaves it to the run."""
     timeout: float | None = None

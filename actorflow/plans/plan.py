@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from actorflow.behaviours.errors import brief
+from actorflow.plans.arguments import InputFile
 from actorflow.plans.blueprint import Blueprint
 from actorflow.plans.cache.cache import FolderCache
-from actorflow.plans.errors import BadPlan, UnknownJob
+from actorflow.plans.errors import BadPlan, PlanFailed, UnknownJob
 from actorflow.plans.job import DEFAULT, Job, JobOptions, OptionsGiven, options_of
-from actorflow.plans.master import CRASHES_MAX, Role
 from actorflow.plans.report.diagram import Diagram
 from actorflow.plans.report.drawing import Drawing
-from actorflow.plans.report.progress import Progress, shown_on
-from actorflow.plans.run.foresight import foresee
+from actorflow.plans.report.progress import ProgressBar, shown_on
+from actorflow.plans.run.monitor import LastRun, RunMonitor
 from actorflow.plans.run.options import BUDGET, RunOptions, cores
+from actorflow.plans.run.preview import preview
 from actorflow.plans.run.run import PlanRun
-from actorflow.plans.run.watching import LastRun, Watch
+from actorflow.plans.scheduler import CRASHES_MAX, Role
 from actorflow.plans.sources import add_graph, add_mapping, add_module
 from actorflow.runtime.errors import BadOption, near
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from pathlib import Path
     from types import ModuleType
 
+    from actorflow.engine.engine import Engine
     from actorflow.plans.report.report import Report
-    from actorflow.plans.run.foresight import Verdict
+    from actorflow.plans.run.preview import Prediction
     from actorflow.plans.run.result import PlanResult
 
 __all__ = ["Plan"]
@@ -105,6 +109,17 @@ class Plan:
         blueprint = self.blueprint
         index = blueprint.add(function, args, kwargs, name=name, after=after, options=options)
         return Job(blueprint, index)
+
+    def file(self, path: str | os.PathLike[str]) -> Path:
+        """Return a path to give to a job as an argument, so that the content of the file counts.
+
+        With `cache=`, the job runs again when the content has changed. The file is read when the
+        job is looked up, so that a job before it may write it.
+
+        >>> Plan().file("input.csv").suffix
+        '.csv'
+        """
+        return InputFile(path)
 
     def map(
         self,
@@ -243,11 +258,15 @@ class Plan:
         cache: str | os.PathLike[str] | None = None,
         force: bool = False,
         progress: bool | None = None,
+        on: str | Engine | None = None,
+        id: str | None = None,  # noqa: A002 - as for the other kinds
+        directory: str | os.PathLike[str] | None = None,
     ) -> PlanResult:
         """Run the plan on worker processes; return when all is done.
 
         Args:
             workers: how many processes at the same time, at most; one for each core by default.
+                With `on`, how many jobs on all machines: 100 by default.
             renew_after: jobs after which a process is replaced by a new one.
             renew_after_seconds: seconds after which a process is replaced.
             max_rss: bytes of memory from which on a process is replaced.
@@ -264,15 +283,45 @@ class Plan:
                 earlier run is not run again; see `why`.
             force: run everything, and store it in the cache again.
             progress: show a bar on stderr; by default if that is a terminal and rich is installed.
+            on: a store that several machines share, such as `"postgresql://host/db"`, or an engine
+                on one: the workers of that store run the jobs (`actorflow cluster worker`), and
+                this process only waits. Takes no options of processes, of a cache or of progress.
+            id: with `on`: the name of the plan in the store. Another call with the same id waits
+                for the same plan, so that a program that was killed can be started again.
+            directory: with `on`: where results above 1 MiB go, a folder that all machines share or
+                a URL for fsspec. They are deleted with the result, unless the plan has an `id`.
 
         Raises:
             BadPlan: the plan cannot be run; nothing was started.
+            BadOption: an option has a wrong value, or is not for a run of that sort.
             BadCache: the folder cannot be used as a cache.
             PlanFailed: a job has failed, and `on_failure` is `"stop"`; or no process could be
-                started. Its `result` has what was done.
+                started. Its `result` has the finished jobs.
             KeyboardInterrupt: Ctrl-C. Jobs that run are killed, and a report is printed.
 
         """
+        if on is not None:
+            given = {
+                "renew_after": renew_after, "renew_after_seconds": renew_after_seconds,
+                "max_rss": max_rss, "setup": setup, "cache": cache, "progress": progress,
+                "launcher": launcher != "forkserver", "budget": budget != BUDGET,
+                "quiet": quiet, "force": force,
+            }  # fmt: skip
+            _refuse_for(on, given)
+            return self._run_on(
+                on,
+                id=id,
+                workers=workers,
+                directory=directory,
+                on_failure=on_failure,
+                retries=retries,
+                crashes_max=crashes_max,
+                resources=resources,
+            )
+        if id is not None or directory is not None:
+            name = "id" if id is not None else "directory"
+            msg = f"{name}= is for plans on other machines: plan.run(on='postgresql://host/db')"
+            raise BadOption(msg)
         with ExitStack() as stack:
             options = RunOptions(
                 workers=cores() if workers is None else workers,
@@ -293,7 +342,19 @@ class Plan:
             try:
                 return run.run()
             finally:
-                self._last = LastRun(run)
+                self._last = LastRun.of(run)
+
+    def _run_on(self, on: str | Engine, **options: Any) -> PlanResult:
+        # By name: it stands above this module, and loads an engine.
+        above = importlib.import_module("actorflow.plans.service.cluster_run")
+        result: PlanResult
+        try:
+            result = above.run_on(self, on, **options)
+        except PlanFailed as failed:
+            self._last = LastRun(cast("PlanResult", failed.result).report)
+            raise
+        self._last = LastRun(result.report)
+        return result
 
     # Looking.
 
@@ -304,7 +365,7 @@ class Plan:
         return (Job(self.blueprint, index) for index in range(len(self.blueprint)))
 
     def __getitem__(self, name: str) -> Job:
-        """Return a job by its name; raise `UnknownJob` if there is none."""
+        """Return a job by its name; raise `UnknownJob` if no job has it."""
         return Job(self.blueprint, self.blueprint.index(name))
 
     def __contains__(self, job: object) -> bool:
@@ -350,7 +411,7 @@ class Plan:
             raise UnknownJob(msg)
         return reasons[name] or "it was run without a cache"
 
-    def preview(self, cache: str | os.PathLike[str], *, force: bool = False) -> list[Verdict]:
+    def preview(self, cache: str | os.PathLike[str], *, force: bool = False) -> list[Prediction]:
         """Return what a run with this cache would do with each job, and why. Runs nothing.
 
         Raises:
@@ -359,7 +420,7 @@ class Plan:
 
         """
         with FolderCache(cache, force=force) as folder:
-            return foresee(self.blueprint, folder)
+            return preview(self.blueprint, folder)
 
     def report(self) -> Report:
         """Return what the last run has cost: times, workers, the critical path; print it.
@@ -391,12 +452,28 @@ class Plan:
         return drawing
 
 
+def _refuse_for(on: object, given: Mapping[str, object]) -> None:
+    """Refuse options that are for processes of this machine.
+
+    Raises:
+        BadOption: one of them is given.
+
+    """
+    for name, value in given.items():
+        if value is not None and value is not False:
+            msg = (
+                f"{name}= is for processes on this machine; with on={brief(on)}, workers decide "
+                "about that: engine.plans.workers(...) in the setup of `actorflow cluster worker`"
+            )
+            raise BadOption(msg)
+
+
 def _open_cache(
     stack: ExitStack, folder: str | os.PathLike[str] | None, *, force: bool
 ) -> FolderCache | None:
     return None if folder is None else stack.enter_context(FolderCache(folder, force=force))
 
 
-def _open_watch(stack: ExitStack, *, progress: bool | None) -> Watch | None:
+def _open_watch(stack: ExitStack, *, progress: bool | None) -> RunMonitor | None:
     wanted = shown_on() if progress is None else progress
-    return Watch(stack.enter_context(Progress())) if wanted else None
+    return RunMonitor(stack.enter_context(ProgressBar())) if wanted else None

@@ -110,7 +110,7 @@ class JobQueue:
         return self._buckets[self._order[0]][0] if self._order else None
 
     def pop0(self) -> int | None:
-        """Remove and return the first job with the key 0; `None` if there is none."""
+        """Remove and return the first job with the key 0, or `None`."""
         if not self._order:
             return None
         first = self._order[0]

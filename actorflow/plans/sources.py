@@ -8,10 +8,10 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from actorflow.behaviours.errors import brief
 from actorflow.plans.errors import BadPlan
 from actorflow.plans.job import DEFAULT, Job, JobOptions, OptionsGiven, options_of
 from actorflow.runtime.errors import near
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -43,7 +43,7 @@ def job(
     Its parameters name the jobs whose results it takes. The function itself stays as it is.
 
     Args:
-        function: what is decorated.
+        function: the decorated function.
         after: names of jobs that come before it, whose results it does not take.
         **options: those of `Plan.job`.
 
@@ -114,7 +114,7 @@ def add_mapping(
 
 
 def add_graph(blueprint: Blueprint, graph: Any) -> None:
-    """Add the nodes of a directed graph of networkx; the attribute `job` has what is called."""
+    """Add the nodes of a directed graph of networkx; the attribute `job` has the function."""
     if not getattr(graph, "is_directed", bool)() or graph.is_multigraph():
         msg = f"{brief(graph)} must be a networkx.DiGraph: an edge a -> b means a before b"
         raise BadPlan(msg)

@@ -9,11 +9,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actorflow.runtime.bell import Bell
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.fork import after_fork
-from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
-from actorflow.runtime.lanes.starting import (
+from actorflow.runtime.lanes.thread_start import (
     AGENTS,
     PENDING,
     RETRY_EVERY,
@@ -21,8 +20,9 @@ from actorflow.runtime.lanes.starting import (
     retry_later,
     start_thread,
 )
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE, attend, in_main_thread
 from actorflow.runtime.log import log
-from behaviours.errors import brief
+from actorflow.runtime.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,10 +67,10 @@ class Clock(Protocol):
 
 
 def checked_clock(clock: Any) -> Clock:
-    """Return what was given as a clock.
+    """Return `clock` if it is a clock.
 
     Raises:
-        BadOption: it is none.
+        BadOption: it is not a clock.
 
     """
     if not (callable(getattr(clock, "now", None)) and hasattr(clock, "call_at")):
@@ -152,7 +152,7 @@ class SystemClock:
     def _reset(self) -> None:
         self._heap = TimerHeap()
         self._lock = threading.Lock()
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._started = False
 
     now = staticmethod(time.monotonic)
@@ -163,7 +163,7 @@ class SystemClock:
         if when == math.inf:
             return timer  # never
         if in_main_thread():  # an interrupt must not strike under the lock
-            SHELTER.post(partial(self._add, timer))
+            UNINTERRUPTIBLE.post(partial(self._add, timer))
         else:
             self._add(timer)
         return timer
@@ -175,7 +175,7 @@ class SystemClock:
         if not self._started:
             self._start()
         elif first:
-            self._bell.ring()
+            self._wakeup.wake()
 
     def _on_cancel(self) -> None:
         if self._heap.count_cancelled():
@@ -193,7 +193,7 @@ class SystemClock:
                 retry_later(self._start)
 
     def _run(self) -> None:
-        lock, heap, bell = self._lock, self._heap, self._bell
+        lock, heap, wakeup = self._lock, self._heap, self._wakeup
         while True:
             with lock:
                 callback = heap.pop_due(time.monotonic())
@@ -205,12 +205,12 @@ class SystemClock:
                 if PENDING:
                     retry()
                     delay = min(delay, RETRY_EVERY)
-                bell.wait(None if delay == math.inf else delay)
+                wakeup.wait(None if delay == math.inf else delay)
 
     def poke(self) -> None:
         """Make the thread look for attempts that are pending. Thread-safe."""
         if self._started:
-            self._bell.ring()
+            self._wakeup.wake()
 
     @staticmethod
     def _call(callback: Callable[[], object]) -> None:

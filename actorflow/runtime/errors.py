@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pykka
 
-from behaviours.errors import (
+from actorflow.behaviours.errors import (
     ActorflowError,
     AlreadyUsed,
     BadBehaviour,
     Displaced,
     Dropped,
+    Duplicate,
     Expired,
     Full,
     Malformed,
     Rejected,
     Replaced,
     WouldBlock,
+    brief,
 )
 
 if TYPE_CHECKING:
@@ -28,17 +30,20 @@ __all__ = [
     "ActorflowError",
     "AlreadyStarted",
     "AlreadyUsed",
+    "AnswerTimeout",
     "BadBehaviour",
     "BadJob",
     "BadOption",
     "Displaced",
     "Dropped",
+    "Duplicate",
     "Expired",
     "Full",
     "LaunchFailed",
     "LoopBlocked",
     "Malformed",
     "MissingExtra",
+    "NotHandling",
     "NotParked",
     "NotSendable",
     "ProcessCancelled",
@@ -55,8 +60,12 @@ __all__ = [
     "WorkerStopped",
     "WouldBlock",
     "WouldDeadlock",
+    "install_hint",
+    "kind_and_text",
     "near",
     "refuse_unhashable",
+    "shortened",
+    "text_of",
     "told_with_place",
 ]
 
@@ -102,16 +111,24 @@ class PushTimeout(ActorflowError, TimeoutError):
     """The answer did not come in time. The message is still accumulated and will be processed."""
 
 
+class AnswerTimeout(PushTimeout, pykka.Timeout):
+    """A worker did not answer in time. The message is withdrawn, unless its batch runs already."""
+
+
 class StopTimeout(ActorflowError, TimeoutError):
     """It did not stop in time: a worker was cut off, a supervisor goes on stopping."""
 
 
+class NotHandling(ActorflowError, RuntimeError):
+    """`stash` or `unstash_all` was called where no actor handles a message."""
+
+
 class NotParked(ActorflowError):
-    """Only a worker whose breaker has tripped can be resumed."""
+    """Only a worker that is paused, or whose breaker has tripped, can be resumed."""
 
 
 class WouldDeadlock(ActorflowError):
-    """The call would wait for the very actor that makes it."""
+    """The call would wait for the actor that makes it."""
 
 
 class LoopBlocked(ActorflowError, BlockingIOError):
@@ -119,7 +136,7 @@ class LoopBlocked(ActorflowError, BlockingIOError):
 
 
 class BadJob(ActorflowError, TypeError):
-    """What was given as a job cannot be called as one."""
+    """The given job cannot be called with a batch and a state."""
 
 
 class BadOption(ActorflowError, ValueError):
@@ -133,7 +150,7 @@ class MissingExtra(ActorflowError, ImportError):
 class ProcessCrashed(ActorflowError):
     """The process ended during a call: killed, out of memory, a fault in C, `os._exit`.
 
-    Only the call that it was running gets this; those that it held in reserve run elsewhere.
+    Only the call that it was running gets this; its reserved calls run elsewhere.
     `exitcode` is as in multiprocessing: negative for a signal, `None` if nobody knows.
     """
 
@@ -147,7 +164,7 @@ class ProcessTimeout(ActorflowError, TimeoutError):
 
 
 class ProcessCancelled(ActorflowError):
-    """A call was cancelled, or its crew closed, before it ended."""
+    """A call was cancelled, or its pool closed, before it ended."""
 
 
 class LaunchFailed(ProcessCrashed):
@@ -207,6 +224,16 @@ def refuse_unhashable(given: object, what: str) -> None:
         raise BadOption(msg) from None
 
 
+def install_hint(extra: str) -> str:
+    """Return the command that installs an extra: of this checkout, or of the released package."""
+    from pathlib import Path  # noqa: PLC0415 - keeps the import light
+
+    checkout = Path(__file__).parents[2]
+    if (checkout / "pyproject.toml").exists():
+        return f"pip install -e '{checkout}[{extra}]'"
+    return f"pip install 'actorflow[{extra}]'"
+
+
 def near(given: object, known: Iterable[object]) -> str:
     """Say which of the known names is meant, as the end of an error message."""
     names = {str(name): repr(name) for name in known}
@@ -217,6 +244,39 @@ def near(given: object, known: Iterable[object]) -> str:
         return "; there are none at all"
     shown = ", ".join(list(names.values())[:10])
     return f"; there are {shown}{', ...' if len(names) > 10 else ''}"  # noqa: PLR2004
+
+
+_LONGEST = 16 * 1024
+
+
+def shortened(text: str, most: int = _LONGEST) -> str:
+    """Return a string without its middle if it has more than `most` characters."""
+    left_out = len(text) - most
+    if left_out <= 0:
+        return text
+    return f"{text[: most // 2]}\n... {left_out} characters were left out ...\n{text[-most // 2 :]}"
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error, even if its `str` raises or returns megabytes.
+
+    >>> class Rude(Exception):
+    ...     def __str__(self):
+    ...         raise ValueError
+    >>> text_of(Rude())
+    'Rude()'
+    """
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - the error is reported, whatever its class does
+        text = brief(error)
+    # A lone surrogate cannot be encoded.
+    return shortened(text).encode("utf-8", "backslashreplace").decode()
+
+
+def kind_and_text(error: BaseException) -> str:
+    """Return the class and the text of an error: `ValueError: no disk`."""
+    return f"{type(error).__name__}: {text_of(error)}"
 
 
 def told_with_place(error: BaseException) -> str:
@@ -230,4 +290,4 @@ def told_with_place(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith(strange)]
     place = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
-    return f"{type(error).__name__}: {error}{place}"
+    return f"{kind_and_text(error)}{place}"

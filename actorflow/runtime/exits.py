@@ -1,4 +1,4 @@
-"""Why an actor ended, and who is told: shared by actors, workers, monitors and supervisors.
+"""Exit reasons and exit callbacks, shared by actors, workers, monitors and supervisors.
 
 There are four reasons. `Normal` and `Shutdown` are clean: the actor was done, or was asked to stop.
 `Killed` and `Crash` are not. A supervisor decides by `is_clean` whether to restart a transient
@@ -7,7 +7,7 @@ child; people read `describe()`. The `detail` of a supervisor's `Shutdown` says 
 restarts.
 
 All of them are immutable and safe to share between threads. `Stop` is how user code ends its own
-actor with one of them, and `Notices` passes one on to those who watch an actor.
+actor with one of them, and `Notices` passes one on to the callbacks that watch an actor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from behaviours.errors import brief
+from actorflow.behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -190,7 +190,7 @@ def _text(value: object) -> str:
         return " ".join(str(value).split())
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - of the user's object
+    except BaseException:  # noqa: BLE001 - user code may raise anything
         return f"<{type(value).__name__} that cannot be printed>"
 
 
@@ -214,14 +214,14 @@ class Stop(Exception):
             self.reason = Shutdown(reason)
 
 
-# Those who are told.
+# Exit callbacks.
 
 Notice: TypeAlias = Callable[[Any, ExitReason], object]
 """Called as `notice(ref, reason)`."""
 
 
 class Notices:
-    """Those who want to know of the end of one actor. Thread-safe without a lock."""
+    """Exit callbacks of one actor. Thread-safe without a lock."""
 
     __slots__ = ("_notices",)
 
@@ -270,5 +270,5 @@ def _give(
         notice(ref, reason)
     except KeyboardInterrupt:  # it may not have been called; now the others come first
         raise
-    except BaseException as error:  # noqa: BLE001 - the others are called all the same
+    except BaseException as error:  # noqa: BLE001 - the others must be called
         failed(error)

@@ -11,8 +11,8 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.log import log
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -42,7 +42,7 @@ class EventLog:
             return self._standard.isEnabledFor(level)
         try:
             return level >= self._standard.level and _lets_pass(self._bound(structlog), level)
-        except BaseException as error:  # writing the event will say what is wrong
+        except BaseException as error:  # writing the event will report the error
             if _is_for_us(error):
                 raise
             return True
@@ -60,11 +60,11 @@ class EventLog:
         self._write(logging.WARNING, event, facts)
 
     def error(self, event: str, **facts: Any) -> None:
-        """Write what went wrong."""
+        """Write an event of level ERROR."""
         self._write(logging.ERROR, event, facts)
 
     def critical(self, event: str, **facts: Any) -> None:
-        """Write what must not happen."""
+        """Write an event of level CRITICAL."""
         self._write(logging.CRITICAL, event, facts)
 
     def _write(self, level: int, event: str, facts: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ class EventLog:
             else:
                 name = logging.getLevelName(level).lower()
                 getattr(self._bound(structlog), name)(event, **facts)
-        except BaseException as error:  # logging must not disturb what is logged
+        except BaseException as error:  # logging must not disturb the caller
             if _is_for_us(error):
                 raise
             self._write_failed(level, event, facts, error)
@@ -104,7 +104,7 @@ class EventLog:
     ) -> None:
         try:
             self._write_standard(level, event, {**facts, "logging_failed": safe_repr(failure)})
-        except BaseException as error:  # a handler or a filter of the user's raises: give up
+        except BaseException as error:  # a handler or a filter raises: give up
             if _is_for_us(error):
                 raise
 
@@ -133,7 +133,7 @@ def safe_repr(value: object) -> str:
         return repr(value)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - a repr of the user's may raise anything
+    except BaseException as error:  # noqa: BLE001 - a `__repr__` may raise anything
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
 
 

@@ -21,11 +21,11 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime import registry
-from actorflow.runtime.errors import WorkerStopped
+from actorflow.runtime.errors import WorkerStopped, install_hint
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -41,6 +41,7 @@ _WORKER = {
     "merged": "Messages merged into another one",
     "dropped": "Messages dropped to make room",
     "expired": "Messages that waited longer than their time to live",
+    "abandoned": "Messages whose callers had given up before they were processed",
     "dead_lettered": "Messages put into the dead letter box",
     "discarded": "Messages accumulated when the worker stopped",
     "batches": "Batches handed to the job",
@@ -50,6 +51,7 @@ _WORKER = {
     "held": "Messages accumulated now",
     "depth": "Messages accumulated now",
     "in_flight": "Messages in the job now",
+    "concurrency": "Batches that may be in flight now",
     "dead_letters": "Messages in the dead letter box now",
     "busy": "Share of the time that is spent inside the job",
     "oldest_age": "How long the oldest accumulated message has waited",
@@ -79,7 +81,7 @@ _POOL = {
 _COUNTERS = frozenset(
     {
         "accepted", "rejected", "processed", "failed", "replaced", "merged", "dropped", "expired",
-        "dead_lettered", "discarded", "batches", "restarts", "runs", "grown",
+        "abandoned", "dead_lettered", "discarded", "batches", "restarts", "runs", "grown",
     }
 )  # fmt: skip
 _UNITS = {
@@ -102,7 +104,7 @@ def require_prometheus() -> Any:
     try:
         from prometheus_client import core  # noqa: PLC0415 - an extra
     except ImportError as error:
-        msg = "metrics for Prometheus need prometheus-client: pip install 'actorflow[web]'"
+        msg = f"metrics for Prometheus need prometheus-client: {install_hint('web')}"
         raise ImportError(msg, name="prometheus_client") from error
     return core
 
@@ -213,7 +215,7 @@ class Collector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield what there is to scrape. Runs in the thread of the scrape; O(1) per worker."""
+        """Yield the metrics. Runs in the thread of the scrape; O(1) per worker."""
         workers = self._families(
             "worker", _WORKER, ["server", "worker"] if self._servers else ["worker"]
         )
@@ -265,7 +267,7 @@ def _labels(names: Iterable[Hashable]) -> list[str]:
 def _text(name: Hashable) -> str:
     try:
         return str(name)
-    except Exception:  # noqa: BLE001 - a name of the user's; the others are shown all the same
+    except Exception:  # noqa: BLE001 - user code; the others must be shown
         return brief(name)
 
 
@@ -275,11 +277,11 @@ def _statistics(name: Hashable, target: Any) -> Any:
         return target.statistics()
     except WorkerStopped:
         return None
-    except Exception as error:  # noqa: BLE001 - of a behaviour; the others are shown all the same
+    except Exception as error:  # noqa: BLE001 - user code; the others must be shown
         log.error("no statistics", name=name, error=brief(error), exc_info=error)
         return None
 
 
 def _is_histogram(name: str, value: dict[Any, int]) -> bool:
-    """Return whether these are counts by size; an empty one is told apart by its name."""
+    """Return whether these are counts by size; an empty one is recognised by its name."""
     return all(isinstance(key, int) for key in value) if value else name.endswith("sizes")

@@ -8,20 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.testing.rules import Broken
-from actorflow.testing.steps import Run
-from behaviours.base import adapt
+from actorflow.behaviours.adapt import adapt
+from actorflow.testing.behaviour_checker import BehaviourChecker, RuleBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Protocol
 
     from hypothesis.strategies import SearchStrategy
+
+    from actorflow.behaviours.adapt import Base
+
+    class Checkable(Protocol):
+        """The least that a worker needs of a behaviour."""
+
+        def add(self, message: Any, /) -> object:
+            """Accept one message."""
+            ...
+
+        def take(self) -> Any:
+            """Remove and return one batch."""
+            ...
+
+        def __len__(self) -> int: ...
+
 
 __all__ = ["check_behaviour"]
 
 
 def check_behaviour(
-    factory: Callable[[], Any],
+    factory: Callable[[], Checkable | Base],
     *,
     messages: SearchStrategy[Any] | None = None,
     unpack: Callable[[Any], Iterable[Any]] | None = None,
@@ -49,7 +65,7 @@ def check_behaviour(
             was accepted at all, so that nothing could be checked.
         ModuleNotFoundError: hypothesis is not installed.
 
-    >>> from behaviours import Queue
+    >>> from actorflow.behaviours import Queue
     >>> check_behaviour(Queue, max_examples=10)
 
     """
@@ -80,6 +96,7 @@ def check_behaviour(
         kinds.append(st.tuples(st.just("arrive"), st.lists(arrivals, max_size=4)))
     if traits.trackable:
         kinds.append(st.tuples(st.just("add_ticket"), drawn))
+        kinds.append(st.tuples(st.just("withdraw"), drawn))
     offered = accepted = 0
     refusal = ""
 
@@ -95,10 +112,10 @@ def check_behaviour(
     @given(st.lists(st.one_of(kinds), max_size=25))
     def conforms(steps: list[tuple[str, Any]]) -> None:
         nonlocal offered, accepted, refusal
-        run = Run(factory, unpack=unpack, displaces=displaces, serial=messages is None)
+        run = BehaviourChecker(factory, unpack=unpack, displaces=displaces, serial=messages is None)
         try:
             run.go(steps)
-        except Broken as broken:
+        except RuleBroken as broken:
             raise AssertionError(run.report(broken)) from broken.__cause__
         offered += run.offered
         accepted += run.accepted

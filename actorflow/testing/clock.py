@@ -57,7 +57,7 @@ class VirtualClock:
                 self._cancelled = 0
 
     def next_time(self) -> float | None:
-        """Return when the next call is due; `None` if there is none."""
+        """Return when the next call is due, or `None` without calls."""
         with self._lock:
             self._prune()
             if not self._timers or self._timers[0][0] == math.inf:

@@ -28,7 +28,7 @@ from actorflow.flows.execution.requests import (
     return_message,
     signal_message,
 )
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.library import Library
 from actorflow.flows.service.taskers import Directory
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.outcome import RunOutcome
-    from actorflow.flows.execution.state import Status
+    from actorflow.flows.execution.run import RunOutcome
+    from actorflow.flows.execution.state import FlowStatus
     from actorflow.flows.language.tree import Tree
 
 NATO = ("alpha", "bravo", "alice", "bob")
@@ -112,7 +112,7 @@ class FlowDriver(Observer):
         keep: bool = True,
     ) -> None:
         """Prepare the launch; ``drive`` starts it. Without ``keep`` nothing is recorded."""
-        self.state = Execution(exid, domain, unit)
+        self.state = ExecutionState(exid, domain, unit)
         self.taskers = ScriptedTaskers(taskers or {})
         self.loader = loader or Library()
         self.max_messages = max_messages
@@ -141,7 +141,7 @@ class FlowDriver(Observer):
             self.run_once()
         raise RuntimeError(f"the flow was still busy after {limit} runs")
 
-    def status(self) -> Status:
+    def status(self) -> FlowStatus:
         """Return the status of the execution."""
         return self.state.status
 

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actorflow.behaviours import Queue
+from actorflow.behaviours.adapt import adapt
 from actorflow.engine import bodies
-from actorflow.engine.core import Core
 from actorflow.engine.envelopes import pack
-from actorflow.engine.execution.run import change_of
-from actorflow.engine.identifiers import check_id
+from actorflow.engine.executions.outcomes import change_of
+from actorflow.engine.ids import check_id
 from actorflow.engine.kind import (
     ENDED,
     Addition,
@@ -40,9 +41,8 @@ from actorflow.engine.kind import (
     Watch,
 )
 from actorflow.runtime.worker.job.deferred import Deferred
+from actorflow.testing.behaviour_checker import RuleBroken
 from actorflow.testing.purity import Impure, no_outside
-from behaviours import Queue
-from behaviours.base import adapt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,22 +65,15 @@ RULES = {
     "ended": "an execution that ends sets nothing, and only a done one has a result",
     "tasks": "the id of a task is used once, also by different executions",
     "upgrade": "a state of an older version is upgraded",
-    "errors": "a run of what was asked for does not raise",
+    "errors": "a run of requested messages does not raise",
 }
 
 _Event = tuple[str, int, Any]
 _NOW = 1_700_000_000.0
+_FAILURE = Failure("ValueError", "no", "a traceback")
 _PLAIN: list[Any] = [
     None, True, 0, -1, 7.5, "", "text", b"\xff", [], [1, "a"], {}, {"a": [1]}, [{"b": None}],
 ]  # fmt: skip
-
-
-class _Broken(Exception):
-    """A rule does not hold."""
-
-    def __init__(self, rule: str, what: str) -> None:
-        super().__init__(what)
-        self.rule = rule
 
 
 def check_kind(
@@ -131,7 +124,7 @@ def check_kind(
     plain = st.sampled_from(_PLAIN).map(copy.deepcopy)
     given_bodies = plain if messages is None else messages
     news = st.sampled_from(
-        ["timer", "started", "ok", "failed", "crashed", "done child", "failed child"]
+        ["timer", "started", "ok", "failed", "crashed", "done child", "failed child", "stuck child"]
     )
     event = st.tuples(st.just("message"), st.just(0), given_bodies) | st.tuples(
         news, st.integers(0, 3), plain if results is None else results
@@ -157,7 +150,7 @@ def check_kind(
                 check.step(events, keep_going=keep_going)
                 if check.status in ENDED:
                     break
-        except _Broken as broken:
+        except RuleBroken as broken:
             raise AssertionError(check.report(broken)) from broken.__cause__
 
     conforms()
@@ -196,18 +189,18 @@ class _Check:
         try:
             check_id(self.kind.name, "a kind")
         except (TypeError, ValueError) as error:
-            raise _Broken("name", str(error)) from error
+            raise RuleBroken("name", str(error)) from error
         found = [self.kind.options(self.execution) for _ in range(2)]
         for each in found:
             if type(each) is not Options:
-                raise _Broken("options", f"it returned {each!r:.100}")
+                raise RuleBroken("options", f"it returned {each!r:.100}")
         given = found[0].behaviour
         if given is not None and not callable(given) and given is found[1].behaviour:
-            raise _Broken("options", f"both have the behaviour {given!r:.100}")
+            raise RuleBroken("options", f"both have the behaviour {given!r:.100}")
         self.options = found[0]
         version = getattr(self.kind, "version", 1)
         if version > 1 and not callable(getattr(self.kind, "upgrade", None)):
-            raise _Broken("upgrade", f"its version is {version}, and it has no upgrade()")
+            raise RuleBroken("upgrade", f"its version is {version}, and it has no upgrade()")
         for number, data in old.items():
             self._round_trip(self._guarded(self.kind.upgrade, data, number), f"version {number}")
         self._round_trip(None, "the first state")
@@ -236,10 +229,11 @@ class _Check:
         name = sorted(pool)[index % len(pool)]
         if what == "started":
             return TaskStarted(number, self.now, name) if self.tasks[name] else None
+        if what == "stuck child":  # it may end later
+            return ChildEnded(number, self.now, name, "stuck", error=_FAILURE)
         return self._end_of(what, name, body, number, pool.pop(name))
 
     def _end_of(self, what: str, name: str, body: Any, number: int, ended: Any) -> Envelope:
-        failure = Failure("ValueError", "no", "a traceback")
         if what == "timer":
             self.now = max(self.now, ended.at)
             return TimerFired(number, self.now, name, ended.at, _stored(ended.body))
@@ -248,9 +242,9 @@ class _Check:
         if what == "done child":
             return ChildEnded(number, self.now, name, "done", body)
         if what == "failed child":
-            return ChildEnded(number, self.now, name, "failed", error=failure)
+            return ChildEnded(number, self.now, name, "failed", error=_FAILURE)
         outcome: Any = what
-        return TaskEnded(number, self.now, name, outcome, error=failure)
+        return TaskEnded(number, self.now, name, outcome, error=_FAILURE)
 
     def _accumulated(self, envelopes: list[Envelope]) -> list[Any]:
         unwrapped = self.options.bodies
@@ -280,7 +274,7 @@ class _Check:
         first = self._outcome(self.kind, stored, copy.deepcopy(batch), keep_going=keep_going)
         self._compare("pure", first, self.kind, self._read_again(), batch, keep_going=keep_going)
         if _seen(batch) != before:
-            raise _Broken("hands off", f"the batch is {batch!r:.200} after the run")
+            raise RuleBroken("hands off", f"the batch is {batch!r:.200} after the run")
         self._compare("pure", first, self.factory(), self._read_again(), batch,
                       keep_going=keep_going)  # fmt: skip
         self._compare("state", first, self.kind, self.held, batch, keep_going=keep_going)
@@ -310,12 +304,12 @@ class _Check:
         context = self._context(name or self.execution, keep_going=keep_going)
         try:
             return awaited(self._guarded(kind.run, context, state, batch))
-        except _Broken:
+        except RuleBroken:
             raise
         except self.refuses as error:
             return error
         except Exception as error:
-            raise _Broken("errors", f"it raised {error!r:.200}") from error
+            raise RuleBroken("errors", f"it raised {error!r:.200}") from error
 
     def _guarded(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -326,7 +320,7 @@ class _Check:
                 return result
         except Impure as error:
             msg = f"{function.__name__}() calls {error}; use context.now and context.random"
-            raise _Broken("outside", msg) from None
+            raise RuleBroken("outside", msg) from None
 
     def _compare(
         self, rule: str, first: Any, kind: Any, state: Any, batch: Any, *, keep_going: bool
@@ -334,11 +328,11 @@ class _Check:
         again = self._outcome(kind, state, batch, keep_going=keep_going)
         if isinstance(first, Exception) or isinstance(again, Exception):
             if type(first) is not type(again):
-                raise _Broken(rule, f"first {first!r:.200}, then {again!r:.200}")
+                raise RuleBroken(rule, f"first {first!r:.200}, then {again!r:.200}")
             return
         for each in (first, again):
             if type(each) is not Outcome:
-                raise _Broken("outcome", f"it returned {each!r:.200}, not an Outcome")
+                raise RuleBroken("outcome", f"it returned {each!r:.200}, not an Outcome")
         for name in Outcome.__struct_fields__:
             here, there = getattr(first, name), getattr(again, name)
             if name == "state":
@@ -346,25 +340,29 @@ class _Check:
                 if here != there:
                     here, there = self.compared(here), self.compared(there)
             if here != there:
-                raise _Broken(rule, f"first {name}={here!r:.200}, then {there!r:.200}")
+                raise RuleBroken(rule, f"first {name}={here!r:.200}, then {there!r:.200}")
 
     # Its outcome.
 
     def _look_at(self, outcome: Outcome) -> None:
         stand_in: Any = SimpleNamespace(
-            id=self.execution, kind=self.kind, revision=self.revision, parent=None, core=Core
+            id=self.execution, kind=self.kind, revision=self.revision, parent=None
         )
         try:
             change_of(stand_in, outcome)
         except Exception as error:
-            raise _Broken("outcome", str(error)) from error
+            raise RuleBroken("outcome", str(error)) from error
         times = [timer.at for timer in outcome.timers] + [task.due for task in outcome.tasks]
         if not all(isfinite(each) for each in times):
-            raise _Broken("outcome", f"one of the times {times} never comes")
+            raise RuleBroken("outcome", f"one of the times {times} never comes")
         self._round_trip(self._encoded(outcome.state, self.state), "the new state")
-        if outcome.result is not None and outcome.status != Status.DONE:
-            raise _Broken(
+        if outcome.result is not None and outcome.status not in (Status.DONE, Status.FAILED):
+            raise RuleBroken(
                 "ended", f"it is {outcome.status}, with the result {outcome.result!r:.80}"
+            )
+        if outcome.error is not None and outcome.status == Status.DONE:
+            raise RuleBroken(
+                "ended", f"it is done, with the error {outcome.error!r:.80}: it is failed or stuck"
             )
         if outcome.status in ENDED:
             for name in ("timers", "tasks", "watches"):
@@ -372,18 +370,18 @@ class _Check:
                     what = (
                         f"it is {outcome.status}, and sets {name}: {getattr(outcome, name)!r:.100}"
                     )
-                    raise _Broken("ended", what)
+                    raise RuleBroken("ended", what)
 
     def _look_at_tasks(self, outcome: Outcome, batch: Any, *, keep_going: bool) -> None:
         other = self._twin_outcome(batch, keep_going=keep_going)
         ids = [task.id for task in outcome.tasks]
         again = [each for each in ids if each in self.used or ids.count(each) > 1]
         if again:
-            raise _Broken("tasks", f"task {again[0]!r} was handed out before")
+            raise RuleBroken("tasks", f"task {again[0]!r} was handed out before")
         shared = set(ids) & {task.id for task in getattr(other, "tasks", ())}
         if shared:
             what = f"another execution hands out task {min(shared)!r}, too: name context.id in it"
-            raise _Broken("tasks", what)
+            raise RuleBroken("tasks", what)
 
     def _twin_outcome(self, batch: Any, *, keep_going: bool) -> Any:
         """Run another execution that gets the same; only as long as that is messages."""
@@ -425,27 +423,27 @@ class _Check:
         try:
             data = self._guarded(self.kind.encode, state)
         except Exception as error:
-            if isinstance(error, _Broken):
+            if isinstance(error, RuleBroken):
                 raise
-            raise _Broken("outcome", f"the state cannot be encoded: {error}") from error
+            raise RuleBroken("outcome", f"the state cannot be encoded: {error}") from error
         if isinstance(data, Addition):
             return (before or b"") + data.data
         if type(data) is not bytes:
-            raise _Broken("outcome", f"encode() returned {data!r:.80}, not bytes")
+            raise RuleBroken("outcome", f"encode() returned {data!r:.80}, not bytes")
         return data
 
     def _round_trip(self, data: bytes | None, what: str) -> None:
         try:
             once = self._encoded(self._guarded(self.kind.decode, data)) if data else data
             twice = once if once is None else self._encoded(self._guarded(self.kind.decode, once))
-        except _Broken as broken:
-            raise _Broken("round trip", f"{what}: {broken}") from broken
+        except RuleBroken as broken:
+            raise RuleBroken("round trip", f"{what}: {broken}") from broken
         except Exception as error:
-            raise _Broken("round trip", f"{what} cannot be read again: {error!r}") from error
+            raise RuleBroken("round trip", f"{what} cannot be read again: {error!r}") from error
         if data is not None and twice != data:
-            raise _Broken("round trip", f"{what} is {data!r:.100}, and {twice!r:.100} when read")
+            raise RuleBroken("round trip", f"{what} is {data!r:.100}, and {twice!r:.100} when read")
 
-    def report(self, broken: _Broken) -> str:
+    def report(self, broken: RuleBroken) -> str:
         """Return which rule does not hold, and what led to that."""
         name = getattr(self.kind, "name", "the kind")
         lines = [

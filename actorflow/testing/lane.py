@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import WouldDeadlock
-from actorflow.runtime.lanes.token import hand_over
+from actorflow.runtime.lanes.uninterruptible import hand_over
 
 if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Runnable
@@ -16,7 +16,7 @@ __all__ = ["ManualLane"]
 
 
 class ManualLane:
-    """Holds what is submitted until `run` or `step` is called.
+    """Holds submitted work until `run` or `step` is called.
 
     >>> import actorflow as af
     >>> lane = ManualLane()
@@ -47,7 +47,7 @@ class ManualLane:
         """Do nothing: the lane may serve other actors too."""
 
     def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
-        """Run what was submitted until the ticket is resolved; return whether it was.
+        """Run submitted work until the ticket is resolved; return whether it was.
 
         Raises:
             WouldDeadlock: nothing is left to run and there is no timeout, so it never would be.
@@ -56,12 +56,12 @@ class ManualLane:
         while not ticket.resolved and self.step():
             pass
         if not ticket.resolved and timeout is None:
-            msg = "nothing is left to run, so this would wait for ever"
+            msg = "nothing is left to run, so this would wait forever"
             raise WouldDeadlock(msg)
         return ticket.resolved
 
     def step(self) -> bool:
-        """Run what was submitted first; return whether there was anything."""
+        """Run the work that was submitted first; return whether there was any."""
         if not self._ready:
             return False
         self._ready.popleft().run()

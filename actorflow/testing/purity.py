@@ -36,7 +36,7 @@ def _refusing(name: str, function: Any) -> Any:
     mine = threading.get_ident()
 
     def refuse(*args: Any, **options: Any) -> Any:
-        # Other threads go on, and whoever writes to the log may say when.
+        # Other threads go on, and log records may contain the time.
         if threading.get_ident() != mine or sys._getframe(1).f_globals["__name__"] == "logging":  # noqa: SLF001
             return function(*args, **options)
         raise Impure(name)

@@ -23,12 +23,12 @@ UNKNOWN = "unknown"
 def code_version(cls: type[Workflow[Any]]) -> str:
     """Return the version of the code of a class: short, and the same on every machine.
 
-    That is its class attribute `version`, a text; else a hash of the source of the class and its
+    That is its class attribute `version`, a string; else a hash of the source of the class and its
     bases, in which comments, docstrings and layout do not count. What the methods call does not
     count either: name a `version` if that matters.
 
     Raises:
-        InvalidWorkflow: its `version` is not a text.
+        InvalidWorkflow: its `version` is not a string.
 
     """
     for base in cls.__mro__:

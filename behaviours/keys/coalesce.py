@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from behaviours.arguments import function, shown
-from behaviours.contract import Item, Refusal, Tally, unusable, unwrap
-from behaviours.keys.keyed import Keyed
+from actorflow.behaviours.arguments import function, shown
+from actorflow.behaviours.behaviour import Item, Refusal, Tally, unusable, unwrap
+from actorflow.behaviours.keys.keyed import Keyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ class Coalesce(Keyed):
         return refused or ()
 
     def tally(self) -> Tally:
-        """Return what was merged and rejected. O(1).
+        """Return the counts of merged and rejected messages. O(1).
 
         >>> coalesce = Coalesce(key=str.lower, merge=lambda old, new: old + new)
         >>> _ = coalesce.extend(["a", "A", "b"])

@@ -5,13 +5,23 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from behaviours.arguments import key_function, shown
-from behaviours.contract import Behaviour, Item, Traits, unusable, unwrap
+from actorflow.behaviours.arguments import key_function, shown
+from actorflow.behaviours.behaviour import (
+    Behaviour,
+    Item,
+    Judge,
+    Traits,
+    Verdict,
+    has_key,
+    keyless,
+    same,
+    unwrap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_TRAITS = Traits(ordered=True, divisible=True, shrinks=True, trackable=True)
+_TRAITS = Traits(ordered=True, divisible=True, shrinks=True, trackable=True, chooses=True)
 
 
 class Keyed(Behaviour):
@@ -51,7 +61,7 @@ class Keyed(Behaviour):
     def grows(self, message: Any) -> bool:
         """Return whether the key of `message` is new. O(1).
 
-        >>> from behaviours import Unique
+        >>> from actorflow.behaviours import Unique
         >>> unique = Unique()
         >>> unique.add(("a", 1))
         >>> unique.grows(("a", 2)), unique.grows(("b", 1))
@@ -62,10 +72,14 @@ class Keyed(Behaviour):
         except BaseException:  # noqa: BLE001 - add will refuse it, so it does not grow
             return False
 
-    def take(self, limit: int | None = None) -> list[Any]:
+    def accepts(self, message: Any) -> bool:
+        """Return whether `message` has a key. O(1)."""
+        return has_key(self._key, message)
+
+    def take(self, limit: int | None = None, free: int = 1) -> list[Any]:
         """Hand over one message per key, or the first `limit` in line. O(k) on average.
 
-        >>> from behaviours import Unique
+        >>> from actorflow.behaviours import Unique
         >>> unique = Unique()
         >>> _ = unique.extend([("a", 1), ("b", 2), ("a", 3)])
         >>> unique.take(1), unique.take()
@@ -81,10 +95,65 @@ class Keyed(Behaviour):
         keys = self._leave(limit)
         return list(map(self._table.pop, keys))
 
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over the messages that `judge` takes. O(1) on average for each one judged.
+
+        >>> from actorflow.behaviours import Unique, Verdict
+        >>> unique = Unique()
+        >>> _ = unique.extend([("a", 1), ("b", 2), ("a", 3)])
+        >>> unique.choose(lambda message: Verdict.TAKE, 1)
+        [('a', 3)]
+        """
+        batch: list[Any] = []
+        skipped: list[Any] = []
+        while len(self._table) > len(skipped) and (limit is None or len(batch) < limit):
+            if self._order:
+                line = self._order
+            else:
+                line = self._line()
+                del line[len(line) - len(skipped) :]
+            key = line[-1]
+            item = self._table[key]
+            verdict = judge(item)
+            if verdict is Verdict.STOP:
+                break
+            line.pop()
+            if verdict is Verdict.SKIP:
+                skipped.append(key)
+                continue
+            del self._table[key]
+            if verdict is Verdict.TAKE:
+                batch.append(item)
+        if skipped:
+            skipped.reverse()
+            self._order = [*(self._order or ()), *skipped]
+        return batch
+
+    def withdraw(self, message: Any) -> bool:
+        """Forget one message, if it is held and has not been merged with another. O(n).
+
+        >>> from actorflow.behaviours import Unique
+        >>> unique = Unique()
+        >>> message = ("a", 1)
+        >>> unique.add(message)
+        >>> unique.withdraw(message), len(unique)
+        (True, 0)
+        """
+        try:
+            key = self._key(unwrap(message))
+            held = self._table.get(key)
+        except BaseException:  # noqa: BLE001 - it has never been accepted
+            return False
+        if held is None or not same(held, message):
+            return False
+        del self._table[key]
+        self._order = None
+        return True
+
     def peek(self) -> Any:
         """Return the first message in line. O(1) on average.
 
-        >>> from behaviours import Unique
+        >>> from actorflow.behaviours import Unique
         >>> unique = Unique()
         >>> _ = unique.extend([("a", 1), ("b", 2)])
         >>> unique.peek()
@@ -99,7 +168,7 @@ class Keyed(Behaviour):
     def drop_oldest(self) -> Any:
         """Forget the message whose key has waited longest, and return it. O(1) on average.
 
-        >>> from behaviours import Unique
+        >>> from actorflow.behaviours import Unique
         >>> unique = Unique()
         >>> _ = unique.extend([("a", 1), ("b", 2), ("a", 3)])
         >>> unique.drop_oldest()
@@ -111,7 +180,7 @@ class Keyed(Behaviour):
     def drop_many(self, count: int) -> Sequence[Any]:
         """Forget the messages of the `count` keys that have waited longest. O(count) on average.
 
-        >>> from behaviours import Unique
+        >>> from actorflow.behaviours import Unique
         >>> unique = Unique()
         >>> _ = unique.extend([("a", 1), ("b", 2), ("c", 3)])
         >>> unique.drop_many(2)
@@ -122,7 +191,7 @@ class Keyed(Behaviour):
     def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:
         """Forget the dead messages. O(n): a replaced message keeps its place but is younger.
 
-        >>> from behaviours import Unique
+        >>> from actorflow.behaviours import Unique
         >>> unique = Unique()
         >>> _ = unique.extend([("a", 1), ("b", 2)])
         >>> unique.forget(lambda message: message[1] < 2)
@@ -162,7 +231,7 @@ class Keyed(Behaviour):
         keys.reverse()
         del line[-count:]
         if len(keys) < count:
-            # The copy ends here; those that came after it stand behind it in the table.
+            # The copy ends here; keys added since it was made follow it in the table.
             keys += islice(self._table, len(keys), count)
             self._order = None
         return keys
@@ -176,7 +245,7 @@ class Keyed(Behaviour):
         return self._wrapped
 
     def _find(self, message: Any, missing: Any) -> tuple[Any, Any]:
-        """Return the key of a message, and what is held under it.
+        """Return the key of a message, and the value held under that key.
 
         Raises:
             Malformed: the key function raised, or returned something that cannot be a key.
@@ -196,4 +265,4 @@ class Keyed(Behaviour):
 
     def _no_key(self, message: Any, error: BaseException) -> Exception:
         self._rejected += 1
-        return unusable(message, f"no key={shown(self._given)}:", error)
+        return keyless(message, self._given, error)

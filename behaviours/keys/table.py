@@ -7,11 +7,22 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from behaviours.arguments import choice, key_function, shown
-from behaviours.contract import Behaviour, Fate, Item, Refusal, Tally, Traits, unusable, unwrap
-from behaviours.errors import BadBehaviour, Malformed
-from behaviours.keys.table_names import OTHER
-from behaviours.keys.table_rows import Row, Rows
+from actorflow.behaviours.arguments import choice, key_function, shown
+from actorflow.behaviours.behaviour import (
+    Behaviour,
+    Fate,
+    Item,
+    Refusal,
+    Tally,
+    Traits,
+    has_key,
+    keyless,
+    unusable,
+    unwrap,
+)
+from actorflow.behaviours.errors import BadBehaviour, Malformed
+from actorflow.behaviours.keys.table_names import OTHER
+from actorflow.behaviours.keys.table_rows import Row, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,8 +123,8 @@ class TableUnique(Behaviour):
                 self._spill()
                 if not self._tickets and self._put(keys, messages):
                     return ()
-        # One of them is special or malformed. Adding again those that are in already changes
-        # nothing: the newest wins.
+        # One of them is special or malformed. Adding a message a second time changes nothing,
+        # because the newest wins.
         self._spill()
         refused: list[Refusal] = []
         with self._rows:
@@ -124,7 +135,11 @@ class TableUnique(Behaviour):
                     refused.append(((message,), error))
         return refused
 
-    def take(self, limit: int | None = None) -> list[Any]:
+    def accepts(self, message: Any) -> bool:
+        """Return whether `message` has a key. O(1)."""
+        return has_key(self._key, message)
+
+    def take(self, limit: int | None = None, free: int = 1) -> list[Any]:
         """Hand over one message per key, or the first `limit` in line. O(k log n).
 
         >>> table = TableUnique()
@@ -233,8 +248,32 @@ class TableUnique(Behaviour):
                 self._rows.remove(row[0])
         return forgotten
 
+    def withdraw(self, message: Any) -> bool:
+        """Forget one message with a waiting caller, if it is held. O(log n).
+
+        >>> table = TableUnique()
+        >>> table.track([])
+        >>> item = Item(("a", 1), ("ticket",))
+        >>> table.add(item)
+        >>> table.withdraw(item), len(table)
+        (True, 0)
+        """
+        if type(message) is not Item or not message.tickets:
+            return False
+        rejected = self._rejected
+        try:
+            place = self._find(self._key_of(message.message), message.message)[1]
+        except Malformed:  # it has never been accepted
+            self._rejected = rejected
+            return False
+        if place is None or self._tickets.get(place) is not message.tickets:
+            return False
+        del self._tickets[place]
+        self._rows.remove(place)
+        return True
+
     def tally(self) -> Tally:
-        """Return what was replaced and rejected; dropped is what no longer unpickles. O(1).
+        """Return the counts; `dropped` counts messages that can no longer be unpickled. O(1).
 
         >>> table = TableUnique()
         >>> _ = table.extend([("a", 1), ("a", 2)])
@@ -266,7 +305,7 @@ class TableUnique(Behaviour):
 
     def _no_key(self, plain: Any, error: BaseException) -> Malformed:
         self._rejected += 1
-        return unusable(plain, f"no key={shown(self._given)}:", error)
+        return keyless(plain, self._given, error)
 
     def _pickled(self, value: Any, message: Any) -> bytes:
         """Return the pickle of a value that unpickles again.
@@ -332,7 +371,7 @@ class TableUnique(Behaviour):
             self._spill()
 
     def _spill(self) -> None:
-        """Move what is held in memory to the table."""
+        """Move the messages in memory to the table."""
         near, self._near = self._near, {}
         if near and not self._put(list(near), list(near.values())):
             with self._rows:

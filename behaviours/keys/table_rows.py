@@ -6,7 +6,7 @@ import pickle
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from behaviours.keys.table_names import OTHER, name_of
+from actorflow.behaviours.keys.table_names import OTHER, name_of
 
 if TYPE_CHECKING:
     from types import TracebackType

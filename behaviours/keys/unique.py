@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from behaviours.contract import Fate, Item, Refusal, Tally, unwrap
-from behaviours.keys.keyed import Keyed
+from actorflow.behaviours.behaviour import Fate, Item, Refusal, Tally, unwrap
+from actorflow.behaviours.keys.keyed import Keyed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +16,9 @@ _NOTHING = object()
 class Unique(Keyed):
     """One message per key, the newest. A key that is updated keeps its place in line.
 
-    `key` is a function of the message or the index of an element; by default the first element.
-    A message without a usable key is refused alone, with `Malformed`.
+    `key` is a function of the message or the index of an element; by default the first element,
+    which is that of a row like `("a", 1)`. Pass a key for everything else: the first element of a
+    text is its first character. A message without a usable key is refused alone, with `Malformed`.
 
     >>> unique = Unique()
     >>> for message in ("a", 1), ("b", 2), ("a", 3):
@@ -92,7 +93,7 @@ class Unique(Keyed):
         return refused or ()
 
     def tally(self) -> Tally:
-        """Return what was replaced and rejected. O(1).
+        """Return the counts of replaced and rejected messages. O(1).
 
         >>> unique = Unique()
         >>> _ = unique.extend([("a", 1), ("a", 2)])

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from behaviours.arguments import key_function, shown
-from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits, unusable, unwrap
-from behaviours.order.line import Queue
+from actorflow.behaviours.arguments import key_function, shown
+from actorflow.behaviours.behaviour import (
+    Behaviour,
+    Item,
+    Judge,
+    Refusal,
+    Tally,
+    Traits,
+    Verdict,
+    has_key,
+    keyless,
+    unwrap,
+)
+from actorflow.behaviours.order.line import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_TRAITS = Traits(divisible=True, trackable=True)
+_TRAITS = Traits(divisible=True, trackable=True, chooses=True)
 
 
 class Fair(Behaviour):
@@ -22,8 +33,11 @@ class Fair(Behaviour):
     A noisy customer cannot make the others wait: with `Chunk`, each batch serves every key that
     has something, before any key is served twice.
 
+    With `weight`, a function of the message, keys share the weight instead of the number (deficit
+    round robin): a key whose messages are twice as heavy has half as many turns.
+
     `key` is a function of the message or the index of an element; by default the first element.
-    A message without a usable key is refused alone, with `Malformed`.
+    A message without a usable key or weight is refused alone, with `Malformed`.
 
     >>> fair = Fair()
     >>> for message in ("a", 1), ("a", 2), ("a", 3), ("b", 4):
@@ -36,7 +50,20 @@ class Fair(Behaviour):
 
     traits = _TRAITS
 
-    def __init__(self, key: Any = 0) -> None:
+    def __new__(cls, *_: Any, weight: Any = None, **__: Any) -> Self:
+        """Make one that weighs messages, if there is a weight: counting them is faster."""
+        if weight is None or cls is not Fair:
+            return super().__new__(cls)
+        from actorflow.behaviours.order.deficit import WeighedFair  # noqa: PLC0415 - it is a Fair
+
+        return WeighedFair.__new__(WeighedFair)  # type: ignore[return-value]
+
+    def __init__(
+        self,
+        key: Any = 0,
+        *,
+        weight: Callable[[Any], float] | None = None,
+    ) -> None:
         super().__init__()
         self._key: Callable[[Any], Any] = key_function(
             key, "Fair(key=0) or Fair(key=lambda request: request.customer)"
@@ -73,7 +100,7 @@ class Fair(Behaviour):
                 line = self._line(key)
         except BaseException as error:
             self._rejected += 1
-            raise unusable(message, f"no key={shown(self._given)}:", error) from error
+            raise keyless(message, self._given, error) from error
         line.add(message)
         self._count += 1
 
@@ -103,7 +130,11 @@ class Fair(Behaviour):
         self._count += len(messages)
         return ()
 
-    def take(self, limit: int | None = None) -> list[Any]:
+    def accepts(self, message: Any) -> bool:
+        """Return whether `message` has a key. O(1)."""
+        return has_key(self._key, message)
+
+    def take(self, limit: int | None = None, free: int = 1) -> list[Any]:
         """Hand over all messages, or the next `limit` turns. O(k).
 
         >>> fair = Fair()
@@ -129,6 +160,60 @@ class Fair(Behaviour):
                 del lines[key]
         self._count -= limit
         return batch
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over the messages that `judge` takes, turn by turn. O(1) for each one judged.
+
+        A message that is discarded costs its key no turn; one that is skipped is judged again
+        when its key has another turn.
+
+        >>> from actorflow.behaviours import Verdict
+        >>> fair = Fair()
+        >>> _ = fair.extend([("a", 1), ("a", 2), ("b", 3)])
+        >>> fair.choose(lambda message: Verdict.TAKE, 2)
+        [('a', 1), ('b', 3)]
+        """
+        lines, turns = self._lines, self._turns
+        batch: list[Any] = []
+        aside: list[Any] = []
+        noting = Noting(judge)
+        while turns and not noting.stopped and (limit is None or len(batch) < limit):
+            key = turns.popleft()
+            line = lines[key]
+            before = len(line)
+            taken = line.choose(noting, 1)
+            self._count -= before - len(line)
+            batch += taken
+            if not line:
+                del lines[key]
+            elif taken:
+                turns.append(key)
+            else:  # it was stopped, or all are skipped
+                aside.append(key)
+        turns.extendleft(reversed(aside))
+        return batch
+
+    def withdraw(self, message: Any) -> bool:
+        """Forget one message, if it is held. O(messages of its key + keys).
+
+        >>> fair = Fair()
+        >>> message = ("a", 1)
+        >>> fair.add(message)
+        >>> fair.withdraw(message), len(fair)
+        (True, 0)
+        """
+        try:
+            key = self._key(unwrap(message))
+            line = self._lines.get(key)
+        except BaseException:  # noqa: BLE001 - it has never been accepted
+            return False
+        if line is None or not line.withdraw(message):
+            return False
+        self._count -= 1
+        if not line:
+            del self._lines[key]
+            self._turns.remove(key)
+        return True
 
     def peek(self) -> Any:
         """Return the message whose turn is next. O(1).
@@ -157,7 +242,7 @@ class Fair(Behaviour):
         return forgotten
 
     def tally(self) -> Tally:
-        """Return what was rejected. O(1).
+        """Return the count of rejected messages. O(1).
 
         >>> Fair().tally().rejected
         0
@@ -177,6 +262,23 @@ class Fair(Behaviour):
         line = self._lines[key] = Queue()
         self._turns.append(key)
         return line
+
+
+class Noting:
+    """A judge that remembers whether it has said STOP."""
+
+    __slots__ = ("_judge", "stopped")
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.stopped = False
+
+    def __call__(self, item: Any) -> Verdict:
+        """Judge one message."""
+        verdict = self._judge(item)
+        if verdict is Verdict.STOP:
+            self.stopped = True
+        return verdict
 
 
 def _deal(lines: list[list[Any]]) -> list[Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
-from behaviours.contract import Behaviour, Refusal, Traits
+from actorflow.behaviours.behaviour import Behaviour, Judge, Refusal, Traits, Verdict, same
+from actorflow.behaviours.errors import BadBehaviour, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_TRAITS = Traits(ordered=True, divisible=True, accepts_all=True, trackable=True)
+_TRAITS = Traits(ordered=True, divisible=True, accepts_all=True, trackable=True, chooses=True)
 _SLICE = 8
 """Dropping at least one message in this many is done by a slice, fewer by turning the line."""
 _EMPTY: tuple[()] = ()
@@ -32,7 +33,9 @@ class Line(Behaviour):
     _new: list[Any] | tuple[()]
     _old: list[Any] | None
 
-    def __init__(self) -> None:
+    def __init__(self, *given: Never, **options: Never) -> None:
+        if given or options:
+            raise self._takes_nothing(given, options)
         # Not super().__init__(), because the cost of spawning a worker matters.
         self._claimed = False
         self.gone = self._old = None
@@ -44,7 +47,7 @@ class Line(Behaviour):
     def add(self, message: Any) -> None:
         """Append one message. O(1).
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> queue = Queue()
         >>> queue.add("a")
         >>> len(queue)
@@ -58,7 +61,7 @@ class Line(Behaviour):
     def extend(self, messages: list[Any]) -> Sequence[Refusal]:
         """Append many messages; an empty line adopts the list. O(1) then, else O(k).
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> queue = Queue()
         >>> queue.extend(["a", "b"])
         ()
@@ -83,7 +86,7 @@ class Line(Behaviour):
     def drop_oldest(self) -> Any:
         """Forget the oldest message and return it. O(1) on average.
 
-        >>> from behaviours import Queue, Stack
+        >>> from actorflow.behaviours import Queue, Stack
         >>> for line in Queue(), Stack():
         ...     _ = line.extend(["a", "b"])
         ...     print(line.drop_oldest(), line.take())
@@ -97,7 +100,7 @@ class Line(Behaviour):
     def drop_many(self, count: int) -> Sequence[Any]:
         """Forget the `count` oldest messages and return them. O(count) on average.
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> queue = Queue()
         >>> _ = queue.extend(["a", "b", "c"])
         >>> queue.drop_many(2)
@@ -116,7 +119,7 @@ class Line(Behaviour):
     def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:
         """Forget the oldest messages while they are dead. O(k) on average.
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> queue = Queue()
         >>> _ = queue.extend([1, 2, 3])
         >>> queue.forget(lambda number: number < 3)
@@ -131,9 +134,102 @@ class Line(Behaviour):
             forgotten.append(self._old.pop())  # type: ignore[union-attr]
         return forgotten
 
+    def withdraw(self, message: Any) -> bool:
+        """Forget one message, if it is held. O(n).
+
+        >>> from actorflow.behaviours import Queue
+        >>> queue = Queue()
+        >>> _ = queue.extend(["a", "b"])
+        >>> queue.withdraw("a"), queue.withdraw("a"), queue.take()
+        (True, False, ['b'])
+        """
+        return self.remove(message) is not None
+
+    def remove(self, message: Any) -> int | None:
+        """Forget one message and return how many older ones are held, or `None`. O(n)."""
+        old = self._old or []
+        for at, held in enumerate(reversed(old)):
+            if same(held, message):
+                del old[len(old) - 1 - at]
+                return at
+        for at, held in enumerate(self._new):
+            if same(held, message):
+                del self._new[at]  # type: ignore[union-attr] # not empty, so a list
+                return len(old) + at
+        return None
+
+    def take_newest(self, limit: int | None = None) -> list[Any]:
+        """Hand over all messages, or the `limit` newest, newest first. O(k) on average.
+
+        >>> from actorflow.behaviours import Queue
+        >>> queue = Queue()
+        >>> _ = queue.extend(["a", "b", "c"])
+        >>> queue.take_newest(2)
+        ['c', 'b']
+        """
+        if limit is None or limit >= len(self):
+            batch = self._join()
+        else:
+            if limit > len(self._new):
+                self._new = self._join()
+            new = self._new or []
+            batch = new[-limit:]
+            del new[-limit:]
+        batch.reverse()
+        return batch
+
+    def choose_newest(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over the messages that `judge` takes, newest first. O(1) for each one judged."""
+        batch: list[Any] = []
+        skipped: list[Any] = []
+        while self._old or self._new:
+            if limit is not None and len(batch) >= limit:
+                break
+            if not self._new:
+                self._new = self._join()
+            new: list[Any] = self._new
+            item = new[-1]
+            verdict = judge(item)
+            if verdict is Verdict.STOP:
+                break
+            new.pop()
+            if verdict is Verdict.TAKE:
+                batch.append(item)
+            elif verdict is Verdict.SKIP:
+                skipped.append(item)
+        if skipped:
+            skipped.reverse()
+            self._new = [*self._new, *skipped]
+        return batch
+
+    def pop_at(self, place: int) -> Any:
+        """Forget the message that so many older ones precede, and return it. O(n).
+
+        >>> from actorflow.behaviours import Queue
+        >>> queue = Queue()
+        >>> _ = queue.extend(["a", "b", "c"])
+        >>> queue.pop_at(1)
+        'b'
+        """
+        old = self._old or []
+        if place < len(old):
+            return old.pop(len(old) - 1 - place)
+        return self._new.pop(place - len(old))  # type: ignore[union-attr]
+
     def check(self) -> None:
         """Verify that the two lists are distinct. O(1)."""
         assert self._old is not self._new, "one list serves both ends"  # noqa: S101
+
+    def _takes_nothing(self, given: tuple[Any, ...], options: dict[str, Any]) -> BadBehaviour:
+        """Return the refusal of arguments, which names the likely wish."""
+        name = type(self).__name__
+        values = [*given, *options.values()]
+        words = [*map(brief, given), *(f"{key}={brief(each)}" for key, each in options.items())]
+        size = values[0] if type(values[0]) is int and values[0] > 0 else "1_000"
+        return BadBehaviour(
+            f"{name}({', '.join(words)}): {name} takes no arguments and holds any number of "
+            f"messages; to limit them write Bounded({name}(), {size})"
+        )
 
     def _pop_old(self, count: int) -> list[Any]:
         """Remove and return up to `count` messages from the old list, oldest first."""
@@ -179,7 +275,7 @@ class Queue(Line):
 
     __slots__ = ()
 
-    def take(self, limit: int | None = None) -> list[Any]:
+    def take(self, limit: int | None = None, free: int = 1) -> list[Any]:
         """Hand over all messages, or the `limit` oldest. O(1) for all, else O(limit) on average.
 
         >>> queue = Queue()
@@ -197,6 +293,42 @@ class Queue(Line):
         if len(batch) < limit:
             self._turn()
             batch += self._pop_old(limit - len(batch))
+        return batch
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over the messages that `judge` takes, oldest first. O(1) for each one judged.
+
+        >>> from actorflow.behaviours import Verdict
+        >>> queue = Queue()
+        >>> _ = queue.extend([1, 2, 3, 4])
+        >>> queue.choose(lambda number: Verdict.SKIP if number % 2 else Verdict.TAKE, 1)
+        [2]
+        >>> queue.take()
+        [1, 3, 4]
+        """
+        batch: list[Any] = []
+        skipped: list[Any] = []
+        while self._old or self._new:
+            if limit is not None and len(batch) >= limit:
+                break
+            if not self._old:
+                self._turn()
+            old: list[Any] = self._old  # type: ignore[assignment]
+            item = old[-1]
+            verdict = judge(item)
+            if verdict is Verdict.STOP:
+                break
+            old.pop()
+            if verdict is Verdict.TAKE:
+                batch.append(item)
+            elif verdict is Verdict.SKIP:
+                skipped.append(item)
+        if skipped:
+            skipped.reverse()
+            if self._old:
+                self._old += skipped
+            else:
+                self._old = skipped
         return batch
 
     def peek(self) -> Any:
@@ -228,7 +360,7 @@ class Stack(Line):
 
     __slots__ = ()
 
-    def take(self, limit: int | None = None) -> list[Any]:
+    def take(self, limit: int | None = None, free: int = 1) -> list[Any]:
         """Hand over all messages, or the `limit` newest. O(k) for k messages, on average.
 
         >>> stack = Stack()
@@ -236,16 +368,18 @@ class Stack(Line):
         >>> stack.take(2), stack.take()
         (['c', 'b'], ['a'])
         """
-        if limit is None or limit >= len(self):
-            batch = self._join()
-        else:
-            if limit > len(self._new):
-                self._new = self._join()
-            new = self._new or []
-            batch = new[-limit:]
-            del new[-limit:]
-        batch.reverse()
-        return batch
+        return self.take_newest(limit)
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over the messages that `judge` takes, newest first. O(1) for each one judged.
+
+        >>> from actorflow.behaviours import Verdict
+        >>> stack = Stack()
+        >>> _ = stack.extend([1, 2, 3, 4])
+        >>> stack.choose(lambda number: Verdict.SKIP if number % 2 else Verdict.TAKE, 1)
+        [4]
+        """
+        return self.choose_newest(judge, limit)
 
     def peek(self) -> Any:
         """Return the newest message. O(1).

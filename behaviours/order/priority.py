@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from sortedcontainers import SortedList
 
-from behaviours.arguments import key_function, shown
-from behaviours.contract import Behaviour, Item, Refusal, Tally, Traits, unusable, unwrap
-from behaviours.errors import brief
-from behaviours.order.line import Queue
+from actorflow.behaviours.arguments import key_function, shown
+from actorflow.behaviours.behaviour import (
+    Behaviour,
+    Item,
+    Judge,
+    Refusal,
+    Tally,
+    Traits,
+    unusable,
+    unwrap,
+)
+from actorflow.behaviours.errors import Malformed, brief
+from actorflow.behaviours.order.fair import Noting
+from actorflow.behaviours.order.line import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_TRAITS = Traits(divisible=True, trackable=True)
+_TRAITS = Traits(divisible=True, trackable=True, chooses=True, ranked=True)
 _PLAIN = {int, float}
 
 
@@ -98,7 +108,17 @@ class Priority(Behaviour):
             self._ranks = ranks
         return ()
 
-    def take(self, limit: int | None = None) -> list[Any]:
+    def accepts(self, message: Any) -> bool:
+        """Return whether `message` has a priority. O(1)."""
+        rejected = self._rejected
+        try:
+            self._rank(message)
+        except Malformed:
+            self._rejected = rejected
+            return False
+        return True
+
+    def take(self, limit: int | None = None, free: int = 1) -> list[Any]:
         """Hand over all messages, or the `limit` most urgent. O(k log n) for k messages.
 
         >>> priority = Priority()
@@ -139,6 +159,76 @@ class Priority(Behaviour):
             raise IndexError(msg)
         return next(iter(self._lines[order[-1]]))
 
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over the messages that `judge` takes, most urgent first. O(log n) for each one.
+
+        >>> from actorflow.behaviours import Verdict
+        >>> priority = Priority()
+        >>> _ = priority.extend([(1, "a"), (2, "b"), (1, "c")])
+        >>> priority.choose(lambda message: Verdict.TAKE, 2)
+        [(2, 'b'), (1, 'a')]
+        """
+        order = self._settle()
+        batch: list[Any] = []
+        noting = Noting(judge)
+        at = len(order) - 1
+        while at >= 0 and not noting.stopped and (limit is None or len(batch) < limit):
+            rank = order[at]
+            line = self._lines[rank] = _queue(self._lines[rank])
+            before = len(line)
+            batch += line.choose(noting, None if limit is None else limit - len(batch))
+            self._settled -= before - len(line)
+            if not line:
+                del self._lines[rank]
+                del order[at]
+            at -= 1
+        return batch
+
+    def withdraw(self, message: Any) -> bool:
+        """Forget one message, if it is held. O(messages of its priority + log n).
+
+        >>> priority = Priority()
+        >>> message = (1, "a")
+        >>> priority.add(message)
+        >>> priority.withdraw(message), len(priority)
+        (True, 0)
+        """
+        order = self._settle()
+        rejected = self._rejected
+        try:
+            rank = self._rank(message)
+        except Malformed:  # it has never been accepted
+            self._rejected = rejected
+            return False
+        if rank not in self._lines:
+            return False
+        line = self._lines[rank] = _queue(self._lines[rank])
+        if not line.withdraw(message):
+            return False
+        self._settled -= 1
+        if not line:
+            del self._lines[rank]
+            order.remove(rank)
+        return True
+
+    def drop_lowest(self) -> Any:
+        """Forget the newest message of the lowest priority, and return it. O(log n) on average.
+
+        >>> priority = Priority()
+        >>> _ = priority.extend([(1, "a"), (2, "b"), (1, "c")])
+        >>> priority.drop_lowest()
+        (1, 'c')
+        """
+        order = self._settle()
+        rank = order[0]
+        line = self._lines[rank] = _queue(self._lines[rank])
+        self._settled -= 1
+        [dropped] = line.take_newest(1)
+        if not line:
+            del self._lines[rank]
+            del order[0]
+        return dropped
+
     def forget(self, dead: Callable[[Any], bool]) -> Sequence[Any]:
         """Forget the oldest messages of each priority while dead. O(k + priorities) on average.
 
@@ -159,7 +249,7 @@ class Priority(Behaviour):
         return forgotten
 
     def tally(self) -> Tally:
-        """Return what was rejected. O(1).
+        """Return the count of rejected messages. O(1).
 
         >>> Priority().tally().rejected
         0
@@ -175,7 +265,7 @@ class Priority(Behaviour):
         assert list(self._order or ()) == sorted(lines), "the priorities are out of order"  # noqa: S101
 
     def _sort(self) -> list[Any]:
-        """Return what has arrived, sorted; nothing else is held."""
+        """Return the new messages, sorted. Only for when no others are held."""
         batch, ranks = self._fresh, self._ranks
         self._fresh, self._ranks = [], []
         # The sort asks for the key of each element once, in order: next(iterator, element) takes
@@ -184,7 +274,7 @@ class Priority(Behaviour):
         return batch
 
     def _settle(self) -> SortedList[Any]:
-        """Put what has arrived into the lines of its priorities; return those in order."""
+        """Move new messages into the lines of their priorities; return the sorted priorities."""
         order = self._order
         if order is None:
             order = self._order = SortedList()
@@ -209,7 +299,7 @@ class Priority(Behaviour):
         """Return the priority of one message as a plain number, which always compares.
 
         Raises:
-            Malformed: there is none, or it is not a real number.
+            Malformed: the priority is missing or not a real number.
 
         """
         try:

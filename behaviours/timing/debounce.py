@@ -5,15 +5,15 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from behaviours.arguments import seconds
-from behaviours.contract import Behaviour, Reason
-from behaviours.errors import BadBehaviour, brief
-from behaviours.timing.waiting import Arrivals, Waiting, depends_on_times
+from actorflow.behaviours.arguments import seconds
+from actorflow.behaviours.behaviour import Behaviour, Judge, Reason
+from actorflow.behaviours.errors import BadBehaviour, brief
+from actorflow.behaviours.timing.waiting import Arrivals, Waiting, depends_on_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from behaviours.contract import Refusal
+    from actorflow.behaviours.behaviour import Refusal
 
 _EXAMPLE = "Debounce(Queue(), 0.2, at_most=2.0)"
 
@@ -23,7 +23,7 @@ class Debounce(Waiting):
 
     What a partial take leaves behind (`Chunk`) has waited already: it is due at once.
 
-    >>> from behaviours import Queue
+    >>> from actorflow.behaviours import Queue
     >>> debounce = Debounce(Queue(), 2.0, at_most=3.0)
     >>> _ = debounce.ready_at(100.0)
     >>> debounce.add("a")
@@ -58,7 +58,7 @@ class Debounce(Waiting):
     def add(self, message: Any) -> None:
         """Accumulate one message; the wait for quiet starts again. O(1) more.
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> debounce = Debounce(Queue(), 2.0)
         >>> for now in 100.0, 101.0:
         ...     _ = debounce.ready_at(now)
@@ -73,7 +73,7 @@ class Debounce(Waiting):
     def extend(self, messages: list[Any]) -> Sequence[Refusal]:
         """Accumulate many messages that arrived now. O(1) more.
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> Debounce(Queue(), 2.0).extend(["a", "b"])
         ()
         """
@@ -88,7 +88,7 @@ class Debounce(Waiting):
     def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
         """Accumulate many messages; the times of the first and the last count. O(1) more.
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> debounce = Debounce(Queue(), 2.0)
         >>> _ = debounce.extend_at(["a", "b"], [100.0, 101.0])
         >>> debounce.ready_at(101.0)
@@ -103,15 +103,25 @@ class Debounce(Waiting):
             self._arrived(span[0] if first else None, span[1])
         return refused
 
-    def take(self, limit: int | None = None) -> Any:
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
         """Hand over a batch; what it leaves behind is due at once. O(1) more.
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> debounce = Debounce(Queue(), 2.0)
         >>> debounce.add("a")
         >>> debounce.take()
         ['a']
         """
+        self._leave()
+        return super().take(limit, free)
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over what `judge` takes; what it leaves behind is due at once."""
+        self._leave()
+        return super().choose(judge, limit)
+
+    def _leave(self) -> None:
+        """Record why a batch leaves."""
         if self._left:
             self._reason = None
         elif self._due <= self._latest:
@@ -119,12 +129,11 @@ class Debounce(Waiting):
         else:
             self._reason = self._why(self._latest, Reason.DEADLINE)
         self._left = True
-        return super().take(limit)
 
     def ready_at(self, now: float) -> float:
         """Return when the batch leaves if nothing more arrives. O(1) more.
 
-        >>> from behaviours import Queue
+        >>> from actorflow.behaviours import Queue
         >>> Debounce(Queue(), 2.0).ready_at(100.0)
         inf
         """

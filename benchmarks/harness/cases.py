@@ -22,6 +22,8 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "ack": latency.ack,
     "paced": latency.paced,
     "calls": calls.calls,
+    "asked": calls.asked,
+    "gathered": calls.gathered,
     "population": population.population,
     "traced": population.traced,
 }
@@ -64,6 +66,7 @@ _SLOW_PEERS = {
     "two-actor pykka": ("two-actor pykka", 5),
     "asyncio queue": ("asyncio queue", 2),
     "SimpleQueue thread": ("SimpleQueue thread", 1),
+    "batching thread": ("batching thread", 1),
     "bare list": ("bare list", 1),
     "bare dict": ("bare dict", 1),
 }
@@ -230,6 +233,36 @@ def _calls(scale: Scale, *, costly: bool) -> Section:
     )
 
 
+def _by_hand(scale: Scale) -> Section:
+    """Return what callers get from us, and from the code that they would write by hand."""
+    cases = [
+        Case(
+            label=f"{label}, {callers} threads",
+            load="asked",
+            subject=label,
+            options={"seconds": scale.seconds, "callers": callers},
+        )
+        for callers in (4, 8)
+        for label in ("ask", calls.BY_HAND)
+    ]
+    cases += [
+        Case(
+            label=f"{label}, {calls.TASKS} tasks{', 1 ms' if costly else ''}",
+            load="gathered",
+            subject=label,
+            options={"seconds": scale.seconds, "costly": costly},
+        )
+        for costly in (False, True)
+        for label in ("af.batched", calls.BY_HAND)
+    ]
+    return Section(
+        name="by-hand",
+        title="Callers of a worker, and of a batching thread or task written by hand",
+        cases=tuple(cases),
+        rounds=scale.rounds,
+    )
+
+
 def _switch(scale: Scale) -> Section:
     cases = []
     for label, interval in INTERVALS.items():
@@ -268,5 +301,6 @@ def sections(scale: Scale, *, rounds: int | None = None) -> list[Section]:
         _population(scale),
         _calls(scale, costly=False),
         _calls(scale, costly=True),
+        _by_hand(scale),
         _switch(scale),
     ]

@@ -8,9 +8,10 @@ import os
 import platform
 import resource
 import sys
+import time
 from pathlib import Path
 
-__all__ = ["busy", "describe", "processors", "resident"]
+__all__ = ["Others", "busy", "describe", "processors", "resident"]
 
 
 def describe() -> dict[str, str]:
@@ -41,6 +42,35 @@ def busy() -> float | None:
     """Return the load of the last minute if it is too high to measure; else `None`."""
     load = os.getloadavg()[0]
     return load if load > 0.5 * processors() else None
+
+
+class Others:
+    """What other processes take of the processors while a child process is measured."""
+
+    def __init__(self) -> None:
+        self._begin = self._look()
+
+    def share(self) -> float | None:
+        """Return their share since the beginning, from 0 to 1; `None` where it is unknown."""
+        if self._begin is None or (now := self._look()) is None:
+            return None
+        wall, everything, ours = (
+            after - before for before, after in zip(self._begin, now, strict=True)
+        )
+        return max(everything - ours, 0.0) / max(wall * processors(), 1e-9)
+
+    @staticmethod
+    def _look() -> tuple[float, float, float] | None:
+        try:
+            text = Path("/proc/stat").read_text(encoding="ascii")
+        except OSError:
+            return None
+        user, nice, system, _idle, _waiting, *interrupts = map(
+            int, text.split("\n")[0].split()[1:8]
+        )
+        everything = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.monotonic(), everything, used.ru_utime + used.ru_stime
 
 
 def resident() -> int:

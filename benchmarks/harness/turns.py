@@ -1,6 +1,6 @@
-"""Cases that take turns, each in a process of its own, and what came of them.
+"""Run cases in turn, each in its own process, and collect their results.
 
-So whatever else the machine does falls on all of them, and no case inherits threads or memory.
+Other load on the machine then affects all cases alike, and no case inherits threads or memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.harness.machine import busy, describe
+from benchmarks.harness.machine import Others, busy, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,11 +53,11 @@ class Case(NamedTuple):
     load: str
     options: Mapping[str, Any]
     once: bool = False
-    """It takes long, and is not repeated in each round."""
+    """Run the case in one round only, because it is slow."""
 
 
 class Goal(NamedTuple):
-    """What is meant to be reached; `None` stands for what was not measured."""
+    """A goal and its measured figure; `None` if it was not measured."""
 
     name: str
     limit: str
@@ -131,6 +131,7 @@ def answer(text: str, loads: Mapping[str, Callable[..., Figures]]) -> None:
 
 def _run(script: str, case: Case) -> Figures:
     given = [case.load, case.label, dict(case.options)]
+    others = Others()
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(  # noqa: S603 - our own interpreter on our own file
             [sys.executable, script, "--case", json.dumps([*given, folder])],
@@ -143,6 +144,8 @@ def _run(script: str, case: Case) -> Figures:
     if done.returncode:
         return {"error": float("nan"), done.stderr.strip().splitlines()[-1][:120]: 0.0}
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    if (share := others.share()) is not None:
+        figures["others_cpu"] = share
     return figures
 
 

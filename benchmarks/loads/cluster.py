@@ -29,7 +29,7 @@ Figures = dict[str, float]
 ROOT = Path(__file__).parents[2]
 OURS, DBOS = "actorflow", "DBOS"
 WAITS = 0.005  # seconds that a task takes without computing
-LEASE = 2.0  # seconds, to see what follows from its end without waiting long
+LEASE = 2.0  # seconds; short, so that the benchmark sees leases expire
 _LONG = 300.0
 _LOOK = 0.02
 _ONE_TASK = "waits 'a'"
@@ -107,7 +107,7 @@ class Worker:
 
 @contextmanager
 def workers(url: str, *names: str) -> Iterator[list[Worker]]:
-    """Start workers, and end those that are left; they share the partitions from here on."""
+    """Start workers that share the partitions, and end them on exit."""
     with ExitStack() as stack:
         made = [Worker(url, name) for name in names]
         for each in made:
@@ -121,7 +121,7 @@ def workers(url: str, *names: str) -> Iterator[list[Worker]]:
 
 def wait_until_shared(client: af.Engine, count: int) -> None:
     """Wait until this many members have about the same number of partitions, and all of them."""
-    store = cast("Any", client.core.store)
+    store = cast("Any", client.parts.store)
 
     def shared() -> bool:
         status = store.status()
@@ -187,9 +187,9 @@ def idle(url: str, _subject: str, waiting: int, seconds: float) -> Figures:
         af.Engine(url, worker=False) as client,
     ):
         exids = client.flows.launch_many(_HELD, [{}] * waiting)
-        store = client.core.store
+        store = client.parts.store
         until(lambda: not store.pending(limit=1).rows, "executions have not begun to wait")
-        time.sleep(seconds / 4)  # what follows the start is over
+        time.sleep(seconds / 4)  # the work after the start is over
         used = [each.cpu() for each in made]
         time.sleep(seconds)
         shares = [(each.cpu() - before) / seconds for each, before in zip(made, used, strict=True)]
@@ -268,7 +268,7 @@ def adoption(url: str, _subject: str, flows: int) -> Figures:
     ):
         text = _LOADED.format(seconds=0.5)
         exids = client.flows.launch_many(text, [{}] * flows)
-        until(lambda: not client.core.store.pending(limit=1).rows, "flows have not begun")
+        until(lambda: not client.parts.store.pending(limit=1).rows, "flows have not begun")
         first.end(signal.SIGKILL)
         begin = time.perf_counter()
         for exid in exids:

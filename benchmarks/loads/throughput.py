@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import actorflow as af
-import behaviours
+from actorflow import behaviours
 from benchmarks.peers.workers import (
     PATIENCE,
     PEERS,

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import actorflow as af
+from benchmarks.peers.engine import check_dbos, log_dbos
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
 __all__ = [
     "Adds",
+    "Hops",
+    "OneStep",
+    "Reads",
+    "Statement",
     "Subject",
+    "Votes",
     "Waits",
     "actorflow",
     "actorflow_on",
     "dbos",
     "dbos_logged",
     "dbos_on",
+    "recorded",
 ]
 
 _LONG = 600.0
 
 
 class Subject(Protocol):
-    """What can be measured of a library. Each call returns when its work is stored."""
+    """The measured operations of a library. Each call returns when its work is stored."""
 
     def two_steps(self, number: int) -> int:
         """Run a workflow of two steps; return its result."""
@@ -92,6 +99,58 @@ class Adds(af.Workflow[int]):
         self.seen += 1
 
 
+class Reads(af.Workflow[int]):
+    """Reads events that were kept for it, once it is told to."""
+
+    def handle(self) -> int:
+        """Return how many there were."""
+        self.wait("go")
+        count = 0
+        while self.receive("m", seconds=0) is not None:
+            count += 1
+        return count
+
+
+class Votes(af.Workflow[int]):
+    """Waits for a condition that holds after each event."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.votes = 0
+
+    def handle(self) -> int:
+        """Return how many there were."""
+        for count in range(1, self.wanted + 1):
+            self.until(lambda count=count: self.votes >= count)  # type: ignore[misc]
+        return self.votes
+
+    def on_event(self, event: af.Event) -> None:
+        """Count a vote."""
+        self.votes += 1
+
+
+class Hops(af.Workflow[int]):
+    """Begins anew a number of times, with a step in each run."""
+
+    def __init__(self, left: int, total: int = 0) -> None:
+        self.left, self.total = left, total
+
+    def handle(self) -> int:
+        """Return how many runs there were."""
+        self.execute(_step(self.left))
+        if self.left == 0:
+            return self.total
+        return self.again(Hops(self.left - 1, self.total + 1))
+
+
+class OneStep(af.Workflow[int]):
+    """Does one step."""
+
+    def handle(self) -> int:
+        """Return its result."""
+        return self.execute(_step(1))
+
+
 class Waits(af.Workflow[str]):
     """Waits three days for an event."""
 
@@ -99,7 +158,7 @@ class Waits(af.Workflow[str]):
         self.order = order
 
     def handle(self) -> str:
-        """Return what came of it."""
+        """Return the outcome."""
         return "late" if self.wait("paid", days=3) is None else "paid"
 
 
@@ -136,6 +195,46 @@ def actorflow_on(where: Path | str) -> Iterator[Subject]:
 def actorflow(folder: Path) -> AbstractContextManager[Subject]:
     """Open an engine on a SQLite file, whose commits are synced."""
     return actorflow_on(folder / "engine.db")
+
+
+class Statement(NamedTuple):
+    """One call of a connection."""
+
+    text: str
+    values: tuple[Any, ...]
+    many: bool
+    """Whether there are values for many executions."""
+
+
+class _Recorder:
+    """Wraps the connection of a store and records the executed statements."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.statements: list[Statement] = []
+
+    def execute(self, text: str, values: Any = ()) -> sqlite3.Cursor:
+        self.statements.append(Statement(text, tuple(values), many=False))
+        return self._connection.execute(text, values)
+
+    def executemany(self, text: str, values: Any) -> sqlite3.Cursor:
+        values = [tuple(each) for each in values]
+        self.statements.append(Statement(text, tuple(values), many=True))
+        return self._connection.executemany(text, values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+@contextmanager
+def recorded(folder: Path) -> Iterator[tuple[Subject, list[Statement]]]:
+    """Open an engine on a SQLite file, with a list of the statements by which it writes."""
+    with af.Engine(folder / "engine.db") as engine:
+        store: Any = engine.parts.store
+        recorder = _Recorder(store._session.connection)
+        store._session.writer.use(recorder)
+        yield _Actorflow(engine), recorder.statements
+        store._session.writer.use(store._session.connection)
 
 
 class _Dbos:
@@ -205,8 +304,10 @@ def dbos(folder: Path) -> AbstractContextManager[Subject]:
     return dbos_on(f"sqlite:///{folder / 'dbos.db'}")
 
 
-def dbos_logged(folder: Path) -> AbstractContextManager[Subject]:
+@contextmanager
+def dbos_logged(folder: Path) -> Iterator[Subject]:
     """Open DBOS on a SQLite file that was given a write-ahead log, like ours, beforehand."""
-    with closing(sqlite3.connect(folder / "dbos.db")) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-    return dbos(folder)
+    log_dbos(folder / "dbos.db")
+    with dbos(folder) as subject:
+        check_dbos()
+        yield subject

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["PEERS", "bare_commits", "version"]
+__all__ = ["PEERS", "bare_commits", "check_dbos", "log_dbos", "require_synced", "version"]
+
+_FULL = 2  # what `PRAGMA synchronous` says of FULL
 
 
 def version(package: str) -> str | None:
@@ -23,6 +26,29 @@ def version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def require_synced(execute: Callable[[str], Any]) -> None:
+    """Check that a connection of a peer writes ahead, and syncs each commit, as ours does.
+
+    `execute` runs a statement on that connection and returns its cursor.
+    """
+    (mode,) = execute("PRAGMA journal_mode").fetchone()
+    (level,) = execute("PRAGMA synchronous").fetchone()
+    assert (mode, level) == ("wal", _FULL), f"journal_mode={mode}, synchronous={level}"
+
+
+def log_dbos(file: Path) -> None:
+    """Make a file for DBOS that has a write-ahead log; by itself, it uses a rollback journal."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def check_dbos() -> None:
+    """Check how DBOS writes, once it was launched."""
+    engine = import_module("dbos._dbos")._get_dbos_instance()._sys_db.engine
+    with engine.connect() as connection:
+        require_synced(connection.exec_driver_sql)
 
 
 def bare_commits(folder: Path, count: int) -> list[float]:
@@ -44,6 +70,7 @@ def bare_commits(folder: Path, count: int) -> list[float]:
 
 def _huey(folder: Path) -> Callable[[Any], None]:
     huey = import_module("huey").SqliteHuey(filename=str(folder / "huey.db"), fsync=True)
+    require_synced(huey.storage.conn.execute)
 
     @huey.task()  # type: ignore[untyped-decorator]
     def work(message: Any) -> None:
@@ -63,6 +90,7 @@ def _persist_queue(folder: Path) -> Callable[[Any], None]:
         connection = getattr(queue, name, None)
         if connection is not None:
             connection.execute("PRAGMA synchronous = FULL")
+            require_synced(connection.execute)
 
     def push(message: Any) -> None:
         queue.put(message)
@@ -79,6 +107,7 @@ def _litequeue(folder: Path) -> Callable[[Any], None]:
         if queue is None:
             queue = local.queue = open_queue(str(folder / "lite.db"))
             queue.conn.execute("PRAGMA synchronous = FULL")
+            require_synced(queue.conn.execute)
         queue.put(json.dumps(message))
 
     return push
@@ -86,6 +115,7 @@ def _litequeue(folder: Path) -> Callable[[Any], None]:
 
 def _dbos(folder: Path) -> Callable[[Any], None]:
     dbos = import_module("dbos")
+    log_dbos(folder / "dbos.db")
     dbos.DBOS(
         config={
             "name": "bench",
@@ -99,6 +129,7 @@ def _dbos(folder: Path) -> Callable[[Any], None]:
         """Do nothing: only the enqueue is measured."""
 
     dbos.DBOS.launch()
+    check_dbos()
     dbos.DBOS.register_queue("bench", polling_interval_sec=3_600.0)
 
     def push(message: Any) -> None:

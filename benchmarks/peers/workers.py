@@ -11,7 +11,8 @@ import asyncio
 import operator
 import threading
 import time
-from queue import SimpleQueue
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PATIENCE",
     "PEERS",
+    "AskedTask",
+    "AskedThread",
     "BareDict",
     "BareList",
     "BareRunner",
@@ -152,6 +155,81 @@ class QueueThread:
         self._thread.join(PATIENCE)
 
 
+class BatchingThread(QueueThread):
+    """What people write by hand: a thread that waits for one message, and takes all that wait."""
+
+    batches = True
+
+    def _run(self) -> None:
+        get, more, job = self._queue.get, self._queue.get_nowait, self._job
+        while (message := get()) is not None:
+            batch = [message]
+            try:
+                while (message := more()) is not None:
+                    batch.append(message)
+            except Empty:
+                job(batch)
+                continue
+            job(batch)  # the end came with the last messages
+            return
+
+
+class AskedThread(BatchingThread):
+    """The same with answers: each caller waits with a lock of its own."""
+
+    def __init__(self, function: Callable[[list[Any]], list[Any]]) -> None:
+        self._function = function
+        super().__init__(self._answer)
+
+    def _answer(self, calls: list[tuple[Any, Any, list[Any]]]) -> None:
+        answers = self._function([message for message, _, _ in calls])
+        for (_, lock, place), answer in zip(calls, answers, strict=True):
+            place.append(answer)
+            lock.release()
+
+    def ask(self, message: Any) -> Any:
+        """Return the answer to one message."""
+        lock = threading.Lock()
+        lock.acquire()
+        place: list[Any] = []
+        self.push((message, lock, place))
+        lock.acquire()
+        return place[0]
+
+
+class AskedTask:
+    """An asyncio batcher written by hand: a queue, a task, and a thread for the function."""
+
+    def __init__(self, function: Callable[[list[Any]], list[Any]]) -> None:
+        self._function = function
+        self._queue: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()
+        self._pool = ThreadPoolExecutor(1)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            calls = [await self._queue.get()]
+            while not self._queue.empty():
+                calls.append(self._queue.get_nowait())
+            messages = [message for message, _ in calls]
+            answers = await loop.run_in_executor(self._pool, self._function, messages)
+            for (_, future), answer in zip(calls, answers, strict=True):
+                if not future.done():
+                    future.set_result(answer)
+
+    async def ask(self, message: Any) -> Any:
+        """Return the answer to one message."""
+        future = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait((message, future))
+        return await future
+
+    def close(self) -> None:
+        """End the task and the thread."""
+        self._task.cancel()
+        self._pool.shutdown()
+
+
 class _OneByOne(pykka.ThreadingActor):
     use_daemon_thread = True
 
@@ -164,7 +242,7 @@ class _OneByOne(pykka.ThreadingActor):
 
 
 class PlainPykka:
-    """A `pykka.ThreadingActor` that is told one message at a time."""
+    """A `pykka.ThreadingActor` that gets one message at a time."""
 
     batches = False
     push: Callable[[Any], None]
@@ -307,6 +385,7 @@ PEERS: dict[str, type[PlainPykka | TwoActorPykka | QueueThread | BareList]] = {
     "plain pykka": PlainPykka,
     "two-actor pykka": TwoActorPykka,
     "SimpleQueue thread": QueueThread,
+    "batching thread": BatchingThread,
     "bare list": BareList,
     "bare dict": BareDict,
 }

@@ -36,7 +36,7 @@ export class Workflow {
 }
 
 /** A work has failed for good: of a task with `raises`, or because an event has interrupted it. */
-export class WorkFailed extends Error {
+export class StepFailed extends Error {
   constructor({ name, message }) {
     super(`${name}: ${message}`);
     this.name = name;
@@ -67,7 +67,7 @@ class Branch {
       return new Promise(() => {}); // never: the code stops here
     }
     setProperties(this.workflow, reply.properties ?? propertiesOf(this.workflow));
-    if (reply.status === "failed") throw new WorkFailed(reply.error);
+    if (reply.status === "failed") throw new StepFailed(reply.error);
     return reply.outputs;
   }
 

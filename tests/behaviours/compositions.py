@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from behaviours import (
+from actorflow.behaviours import (
     Behaviour,
     Bounded,
     Chunk,

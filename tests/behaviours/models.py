@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from behaviours import Fate, Full, Malformed, Rejected, Tally, WouldBlock
+from actorflow.behaviours import (
+    Behaviour,
+    Fate,
+    Full,
+    Malformed,
+    MessageOutcome,
+    Rejected,
+    Tally,
+    Verdict,
+    WouldBlock,
+)
 
 
 @dataclass
@@ -18,11 +29,15 @@ class Entry:
     born: float = 0.0
 
 
+Judge = Callable[[Entry], Verdict]
+
+
 @dataclass
 class World:
     """What all models of one composition share."""
 
     now: float = 0.0
+    evicted: int = 0
     gone: list[tuple[tuple[Any, ...], Fate]] = field(default_factory=list)
 
     def lost(self, entry: Entry, fate: Fate) -> None:
@@ -38,6 +53,7 @@ class Model:
     expires = False
     stamped = False
     timed = False
+    evicts = False
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -65,6 +81,9 @@ class Model:
     def put(self, entry: Entry) -> None:
         self.held.append(entry)
 
+    def accepts(self, message: Any) -> bool:
+        return self.usable(message)
+
     def grows(self, message: Any) -> bool:
         return True
 
@@ -76,6 +95,26 @@ class Model:
         for entry in batch:
             self.remove(entry)
         return batch
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
+        batch: list[Entry] = []
+        for entry in self.leaving():
+            if limit is not None and len(batch) >= limit:
+                break
+            verdict = judge(entry)
+            if verdict is Verdict.STOP:
+                break
+            if verdict is not Verdict.SKIP:
+                self.remove(entry)
+            if verdict is Verdict.TAKE:
+                batch.append(entry)
+        return batch
+
+    def withdraw(self, entry: Entry) -> bool:
+        if not any(other is entry for other in self.held):
+            return False
+        self.remove(entry)
+        return True
 
     def remove(self, entry: Entry) -> None:
         self.held = [other for other in self.held if other is not entry]
@@ -178,25 +217,56 @@ class FairModel(Model):
             self.turns.append(entry.message[0])
 
     def take(self, limit: int | None = None) -> list[Entry]:
+        return self.choose(take_all, limit)
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
         batch: list[Entry] = []
-        while self.held and (limit is None or len(batch) < limit):
+        aside: list[Any] = []
+        stopped = False
+        while self.turns and not stopped and (limit is None or len(batch) < limit):
             key = self.turns.pop(0)
-            mine = [entry for entry in self.held if entry.message[0] == key]
-            batch.append(mine[0])
-            self.remove(mine[0])
-            if len(mine) > 1:
+            taken = False
+            for entry in [entry for entry in self.held if entry.message[0] == key]:
+                verdict = judge(entry)
+                stopped = verdict is Verdict.STOP
+                taken = verdict is Verdict.TAKE
+                if verdict is Verdict.TAKE or verdict is Verdict.DISCARD:
+                    self.remove(entry)
+                if taken:
+                    batch.append(entry)
+                if taken or stopped:
+                    break
+            if taken:
                 self.turns.append(key)
+            else:
+                aside.append(key)
+            self.tidy()
+        self.turns = aside + self.turns
+        self.tidy()
         return batch
+
+    def withdraw(self, entry: Entry) -> bool:
+        found = super().withdraw(entry)
+        self.tidy()
+        return found
+
+    def tidy(self) -> None:
+        """Forget the turns of keys without messages."""
+        held = [entry.message[0] for entry in self.held]
+        self.turns = [key for key in self.turns if key in held]
 
     def forget_older(self, horizon: float) -> list[Entry]:
         dead = super().forget_older(horizon)
-        alive = [entry.message[0] for entry in self.held]
-        self.turns = [key for key in self.turns if key in alive]
+        self.tidy()
         return dead
 
     def peek(self) -> Entry:
         key = self.turns[0]
         return next(entry for entry in self.held if entry.message[0] == key)
+
+
+def take_all(_: Entry) -> Verdict:
+    return Verdict.TAKE
 
 
 def merge(old: Any, new: Any) -> Any:
@@ -220,6 +290,7 @@ class Around(Model):
         self.expires = inner.expires
         self.timed = inner.timed
         self.stamped = inner.stamped
+        self.evicts = inner.evicts
 
     def tally(self) -> Tally:
         return self.inner.tally() + Tally(**self.counts)
@@ -230,11 +301,20 @@ class Around(Model):
     def add(self, entry: Entry) -> None:
         self.inner.add(entry)
 
+    def accepts(self, message: Any) -> bool:
+        return self.inner.accepts(message)
+
     def grows(self, message: Any) -> bool:
         return self.inner.grows(message)
 
     def take(self, limit: int | None = None) -> list[Entry]:
         return self.inner.take(limit)
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
+        return self.inner.choose(judge, limit)
+
+    def withdraw(self, entry: Entry) -> bool:
+        return self.inner.withdraw(entry)
 
     def peek(self) -> Entry:
         return self.inner.peek()
@@ -268,6 +348,12 @@ class ThrottleModel(Around):
             self.started = self.world.now
         return batch
 
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
+        batch = self.inner.choose(judge, limit)
+        if batch:
+            self.started = self.world.now
+        return batch
+
     def ready_at(self) -> float:
         return max(self.inner.ready_at(), self.started + self.every)
 
@@ -277,6 +363,7 @@ class BoundedModel(Around):
         super().__init__(world, inner)
         self.bound = size
         self.when_full = when_full
+        self.evicts = self.evicts or when_full == "drop_oldest"
 
     def full(self) -> bool:
         if self.inner.size() >= self.bound:
@@ -284,7 +371,8 @@ class BoundedModel(Around):
         return self.inner.size() >= self.bound
 
     def add(self, entry: Entry) -> None:
-        if not self.full() or not self.inner.grows(entry.message):
+        needs_room = self.inner.accepts(entry.message) and self.inner.grows(entry.message)
+        if not self.full() or not needs_room:
             self.inner.add(entry)
         elif self.when_full == "reject":
             self.count("rejected")
@@ -297,6 +385,7 @@ class BoundedModel(Around):
             self.inner.add(entry)
             while self.inner.size() > self.bound:
                 self.dropped(self.inner.drop_oldest())
+                self.world.evicted += 1
 
     def dropped(self, entry: Entry) -> None:
         self.world.lost(entry, Fate.DROPPED)
@@ -315,19 +404,27 @@ class ChunkModel(Around):
             raise Malformed(entry.message, "model")
         self.inner.add(entry)
 
+    def accepts(self, message: Any) -> bool:
+        return not (self.weighed and len(message) < 2) and self.inner.accepts(message)
+
     def take(self, limit: int | None = None) -> list[Entry]:
+        return self.choose(take_all, limit)
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
         if not self.weighed:
-            return self.inner.take(self.limit if limit is None else min(limit, self.limit))
+            return self.inner.choose(judge, self.limit if limit is None else min(limit, self.limit))
         batch: list[Entry] = []
-        while self.inner.size() and (limit is None or len(batch) < limit):
-            try:
-                first = self.inner.peek()
-            except IndexError:
-                break
-            if batch and sum(weight(e.message) for e in [*batch, first]) > self.limit:
-                break
-            batch += self.inner.take(1)
-        return batch
+
+        def fits(entry: Entry) -> Verdict:
+            verdict = judge(entry)
+            if verdict is not Verdict.TAKE:
+                return verdict
+            if batch and sum(weight(each.message) for each in [*batch, entry]) > self.limit:
+                return Verdict.STOP
+            batch.append(entry)
+            return Verdict.TAKE
+
+        return self.inner.choose(fits, limit)
 
 
 class Waiting(Around):
@@ -337,20 +434,34 @@ class Waiting(Around):
         super().__init__(world, inner)
         self.timed = self.stamped = True
         self.arrivals: list[float] = []
+        self.starts: list[float] = []
         self.left = False
         self.flushed = False
 
     def add(self, entry: Entry) -> None:
-        empty = self.inner.size() == 0
+        held, evicted = self.inner.size(), self.world.evicted
         self.inner.add(entry)
-        if empty:
+        if held == 0:
             self.arrivals = []
             self.left = False
         self.arrivals.append(self.world.now)
+        dropped = self.world.evicted - evicted
+        if self.inner.size() - held + dropped > 0:
+            self.starts.append(self.world.now)
+        del self.starts[: max(dropped, len(self.starts) - self.inner.size())]
+
+    def leave(self) -> None:
+        self.left = True
+        self.starts = [-inf] * self.inner.size()
 
     def take(self, limit: int | None = None) -> list[Entry]:
         batch = self.inner.take(limit)
-        self.left = True
+        self.leave()
+        return batch
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
+        batch = self.inner.choose(judge, limit)
+        self.leave()
         return batch
 
     def due(self) -> float:
@@ -373,10 +484,25 @@ class LingerModel(Waiting):
         self.wait = wait
         self.enough = size
 
+    def most(self, limit: int | None) -> int | None:
+        if self.enough is None or not self.divisible:
+            return limit
+        return self.enough if limit is None else min(limit, self.enough)
+
+    def take(self, limit: int | None = None) -> list[Entry]:
+        return super().take(self.most(limit))
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
+        return super().choose(judge, self.most(limit))
+
     def due(self) -> float:
         if self.enough is not None and self.inner.size() >= self.enough:
             return -inf
-        return self.arrivals[0] + self.wait
+        return self.starts[0] + self.wait if self.evicts else self.arrivals[0] + self.wait
+
+    def leave(self) -> None:
+        super().leave()
+        self.left = not self.evicts
 
 
 class DebounceModel(Waiting):
@@ -408,23 +534,28 @@ class ExpireModel(Around):
             self.world.lost(entry, Fate.EXPIRED)
 
     def take(self, limit: int | None = None) -> list[Entry]:
-        batch: list[Entry] = []
-        while True:
-            some = self.inner.take(None if limit is None else limit - len(batch))
-            self.bury([entry for entry in some if self.dead(entry)])
-            batch += [entry for entry in some if not self.dead(entry)]
-            if not self.inner.size() or len(batch) >= (1 if limit is None else limit):
-                return batch
+        return self.choose(take_all, limit)
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
+        def alive(entry: Entry) -> Verdict:
+            if self.dead(entry):
+                self.bury([entry])
+                return Verdict.DISCARD
+            return judge(entry)
+
+        return self.inner.choose(alive, limit)
 
     def peek(self) -> Entry:
-        while True:
-            entry = self.inner.peek()
-            if not self.dead(entry):
-                return entry
-            self.bury(self.inner.take(1))
+        self.choose(lambda _: Verdict.STOP)
+        return self.inner.peek()
 
     def purge(self) -> None:
         self.bury(self.inner.forget_older(self.world.now - self.ttl))
 
 
-__all__ = ["Entry", "Model", "Rejected", "World", "merge", "weight"]
+def learn(behaviour: Behaviour, size: int, took: float) -> None:
+    """Tell a behaviour that a call with so many messages was successful."""
+    behaviour.done(range(size), took, [MessageOutcome.PROCESSED] * size)
+
+
+__all__ = ["Entry", "Model", "Rejected", "World", "learn", "merge", "weight"]

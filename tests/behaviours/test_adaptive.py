@@ -17,8 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from actorflow.testing.behaviours import check_behaviour
-from behaviours import (
+from actorflow.behaviours import (
     Adaptive,
     BadBehaviour,
     Base,
@@ -32,8 +31,9 @@ from behaviours import (
     Throttle,
     Unique,
 )
+from actorflow.testing.behaviours import check_behaviour
 from tests.behaviours.compositions import LEAVES, Part, leaves
-from tests.behaviours.models import Around, Entry, Model, World
+from tests.behaviours.models import Around, Entry, Model, World, learn
 
 
 class AdaptiveModel(Around):
@@ -144,7 +144,7 @@ class Against(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 6), took=st.sampled_from([0.0, 0.125, 0.3, 0.7, 3.1]))
     def observe(self, size: int, took: float) -> None:
-        self.real.observe(size, took)
+        learn(self.real, size, took)
         self.model.calls.append((size, took))
 
     @rule(by=st.sampled_from([0.25, 1.0, 10.0]))
@@ -171,10 +171,10 @@ class Against(RuleBasedStateMachine):
 def test_a_call_that_takes_what_was_foreseen_is_no_surprise() -> None:
     adaptive = Adaptive(Queue(), target=8.0)
     for size, took in [(4, 3.1), (2, 0.7), (4, 0.0), (4, 0.3)]:
-        adaptive.observe(size, took)
+        learn(adaptive, size, took)
     adaptive.add("a")
     before = adaptive.ready_at(0.0)
-    adaptive.observe(2, 0.7)
+    learn(adaptive, 2, 0.7)
     assert adaptive.ready_at(0.0) == pytest.approx(before)
 
 
@@ -223,7 +223,7 @@ def test_the_first_message_decides_and_replacing_it_changes_nothing() -> None:
 def test_a_job_that_takes_longer_leaves_less_time_to_wait() -> None:
     adaptive = Adaptive(Queue(), target=1.0)
     for _ in range(50):
-        adaptive.observe(10, 0.3)
+        learn(adaptive, 10, 0.3)
     adaptive.ready_at(5.0)
     adaptive.add("a")
     assert adaptive.ready_at(5.0) == pytest.approx(5.0 + 1.0 - 0.3 - 0.02)
@@ -231,7 +231,7 @@ def test_a_job_that_takes_longer_leaves_less_time_to_wait() -> None:
 
 def test_a_job_that_takes_longer_than_the_target_is_not_waited_for() -> None:
     adaptive = Adaptive(Queue(), target=0.1)
-    adaptive.observe(10, 3.0)
+    learn(adaptive, 10, 3.0)
     adaptive.ready_at(5.0)
     adaptive.add("a")
     assert adaptive.ready_at(5.0) <= 5.0
@@ -239,8 +239,8 @@ def test_a_job_that_takes_longer_than_the_target_is_not_waited_for() -> None:
 
 def test_what_a_cut_leaves_behind_is_due_at_once() -> None:
     adaptive = Adaptive(Queue(), target=1.0)
-    adaptive.observe(1, 0.1)
-    adaptive.observe(3, 0.3)
+    learn(adaptive, 1, 0.1)
+    learn(adaptive, 3, 0.3)
     adaptive.ready_at(5.0)
     adaptive.extend(list(range(7)))
     assert adaptive.ready_at(5.0) <= 5.0
@@ -252,7 +252,7 @@ def test_what_a_cut_leaves_behind_is_due_at_once() -> None:
 def test_a_backlog_is_not_cut_into_calls_that_only_pay_the_fixed_part() -> None:
     adaptive = Adaptive(Queue(), target=1.0)
     for size in (1, 3, 5):
-        adaptive.observe(size, 0.4 + 0.01 * size)
+        learn(adaptive, size, 0.4 + 0.01 * size)
     adaptive.extend(list(range(1_000)))
     # Ten would fit into half of the target; 360 take nine times as long as a call by itself.
     assert len(adaptive.take()) in (359, 360)
@@ -260,8 +260,8 @@ def test_a_backlog_is_not_cut_into_calls_that_only_pay_the_fixed_part() -> None:
 
 def test_what_hands_over_as_a_whole_is_not_cut() -> None:
     adaptive = Adaptive(Base(), target=1.0)
-    adaptive.observe(1, 0.1)
-    adaptive.observe(3, 0.3)
+    learn(adaptive, 1, 0.1)
+    learn(adaptive, 3, 0.3)
     adaptive.extend(list(range(7)))
     assert len(adaptive.take()) == 7
 

@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from behaviours import BadBehaviour
-from behaviours.arguments import choice, count, flag, function, key_function, number, seconds, shown
+from actorflow.behaviours import BadBehaviour
+from actorflow.behaviours.arguments import (
+    choice,
+    count,
+    flag,
+    function,
+    key_function,
+    number,
+    seconds,
+    shown,
+)
 
 EXAMPLE = "spawn(job, wait=1)"
 

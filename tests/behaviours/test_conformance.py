@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import strategies as st
 
-from actorflow.testing.behaviours import check_behaviour
-from behaviours import (
+from actorflow.behaviours import (
     AlreadyUsed,
     Base,
     Behaviour,
@@ -29,7 +28,9 @@ from behaviours import (
     Throttle,
     Traits,
     Unique,
+    unwrap,
 )
+from actorflow.testing.behaviours import check_behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,7 @@ GOOD: list[Callable[[], Any]] = [
     lambda: Chunk(Fair(), 2),
     lambda: Chunk(Unique(), 4, weight=lambda message: message[0]),
     lambda: Linger(Queue(), 1.0, size=3),
+    lambda: Linger(Bounded(Queue(), 2, when_full="drop_oldest"), 1.0),
     lambda: Debounce(Unique(), 1.0, at_most=2.0),
     lambda: Expire(Queue(), 2.0),
     lambda: Bounded(Expire(Unique(), 2.0), 2, when_full="drop_oldest"),
@@ -204,6 +206,30 @@ class AlwaysLater(Plain):
         return now + 1.0
 
 
+class NoLongerReady(Plain):
+    """Ready at once, and not ready a moment later although nothing has happened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.since: float | None = None
+
+    def ready_at(self, now: float) -> float:
+        if not self.held:
+            return float("inf")
+        if self.since is None:
+            self.since = now
+        return now if now == self.since else now + 1000.0
+
+    def take(self) -> Any:
+        self.since = None
+        return super().take()
+
+
+class FailsInDone(Plain):
+    def done(self, batch: Any, took: float, outcomes: Any) -> None:
+        raise RuntimeError("done")
+
+
 class LosesInFlush(Plain):
     def flush(self) -> None:
         self.held.clear()
@@ -247,7 +273,7 @@ class OwnTraits(Behaviour):
     def add(self, message: Any) -> None:
         self.held.append(message)
 
-    def take(self, limit: int | None = None) -> Any:
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
         limit = len(self.held) if limit is None else limit
         batch, self.held = self.held[:limit], self.held[limit:]
         return batch
@@ -262,8 +288,13 @@ class OwnTraits(Behaviour):
         return self.held.pop(0)
 
 
+class WrongAccepts(OwnTraits):
+    def accepts(self, message: Any) -> bool:
+        return bool(unwrap(message)[0] != 3)
+
+
 class IgnoresLimit(OwnTraits):
-    def take(self, limit: int | None = None) -> Any:
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
         return super().take()
 
 
@@ -273,7 +304,7 @@ class PeeksLast(OwnTraits):
 
 
 class ForgetsTickets(OwnTraits):
-    def take(self, limit: int | None = None) -> Any:
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
         return [getattr(item, "message", item) for item in super().take(limit)]
 
 
@@ -339,6 +370,10 @@ class NeverFull(Quiet):
         return 0
 
 
+class WaitsWithoutSayingSo(Quiet):
+    traits = Traits(divisible=True, ordered=True, trackable=True)
+
+
 class NotPatient(Quiet):
     traits = Traits(timed=True, stamped=True, patient=True)
 
@@ -364,6 +399,9 @@ BAD = {
     SleepsTooLong: "until_full",
     NeverFull: "until_full",
     NotPatient: "patient",
+    WaitsWithoutSayingSo: "timed",
+    NoLongerReady: "due|ready",
+    FailsInDone: "errors",
     WithoutReason: "reason",
     Picky: "accepts_all",
     LosesOne: "length",
@@ -382,6 +420,7 @@ BAD = {
     Stuck: "progress",
     Raises: "errors|length|once",
     WrongGrows: "grows",
+    WrongAccepts: "accepts",
     IgnoresLimit: "limit",
     PeeksLast: "peek",
     ForgetsTickets: "tickets",
@@ -400,7 +439,7 @@ def test_the_base_of_the_planted_bugs_conforms() -> None:
 )
 def test_planted_bugs_are_found(planted: type, rule: str) -> None:
     with pytest.raises(AssertionError, match=f"breaks the rule '({rule})'"):
-        check_behaviour(planted)
+        check_behaviour(planted, max_examples=1_000)  # the first 100 do not find each of them
 
 
 class RepeatsInstead(Plain):
@@ -420,11 +459,25 @@ def test_the_report_is_the_shortest_steps_as_code() -> None:
     with pytest.raises(AssertionError) as caught:
         check_behaviour(DropsNewest)
     report = str(caught.value)
-    code = report[report.index("from behaviours") :]
+    code = report[report.index("from actorflow.behaviours") :]
     assert code.count("behaviour.") == 3  # two messages come, one is dropped
     namespace = {"DropsNewest": DropsNewest}
-    exec(code, namespace)  # noqa: S102 - that it runs is what is tested
+    exec(code, namespace)  # noqa: S102 - the test is that it runs
     assert len(namespace["behaviour"]) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [lambda: DropsNewest(), lambda: Throttle(DropsNewest(), 0.0)],  # noqa: PLW0108
+)
+def test_the_report_of_a_lambda_is_code_too(factory: Any) -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_behaviour(factory, max_examples=500)
+    report = str(caught.value)
+    assert "factory" not in report
+    assert "DropsNewest()" in report
+    code = report[report.index("from actorflow.behaviours") :]
+    exec(code, {"DropsNewest": DropsNewest, "Throttle": Throttle})  # noqa: S102 - the test is that it runs
 
 
 def test_messages_may_come_from_a_strategy() -> None:

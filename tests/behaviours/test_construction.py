@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import behaviours
-from behaviours import (
+from actorflow import behaviours
+from actorflow.behaviours import (
     AlreadyUsed,
     BadBehaviour,
     Base,
@@ -155,6 +155,23 @@ def list_like() -> Any:
     return Listed()
 
 
+@pytest.mark.parametrize(
+    ("build", "value", "fix"),
+    [
+        (lambda: Queue(5), "Queue(5)", "Bounded(Queue(), 5)"),  # type: ignore[arg-type]
+        (lambda: Stack(5), "Stack(5)", "Bounded(Stack(), 5)"),  # type: ignore[arg-type]
+        (lambda: Queue(maxsize=5), "Queue(maxsize=5)", "Bounded(Queue(), 5)"),  # type: ignore[arg-type]
+        (lambda: Queue([1, 2]), "Queue([1, 2])", "Bounded(Queue(), 1_000)"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_line_takes_no_size_and_says_what_bounds_it(build: Any, value: str, fix: str) -> None:
+    with pytest.raises(BadBehaviour) as caught:
+        build()
+    assert str(caught.value).startswith(f"{value}: ")
+    assert fix in str(caught.value)
+    assert "__init__" not in str(caught.value)
+
+
 def test_what_is_no_behaviour_is_refused() -> None:
     with pytest.raises(BadBehaviour, match="lacks add, take"):
         adapt([])
@@ -187,12 +204,12 @@ def test_traits_of_wrappers_derive_from_the_inner_ones() -> None:
     queue = Queue().traits
     assert Throttle(Queue, 1).traits == Traits(
         ordered=queue.ordered, divisible=queue.divisible, trackable=queue.trackable,
-        accepts_all=True, timed=True,
+        accepts_all=True, timed=True, chooses=True, paces=True,
     )  # fmt: skip
     bounded = Bounded(Linger(Unique, 1), 5, when_full="block").traits
     assert bounded == Traits(
         ordered=True, divisible=True, shrinks=True, bounded=True, timed=True, first_stamped=True,
-        blocks=True, trackable=True,
+        blocks=True, trackable=True, chooses=True,
     )  # fmt: skip
     assert not Bounded(Base, 5).traits.trackable
 

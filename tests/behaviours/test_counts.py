@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from behaviours import (
+from actorflow.behaviours import (
     Adaptive,
     Base,
     Behaviour,

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from behaviours import (
+from actorflow.behaviours import (
     BadBehaviour,
     Behaviour,
     Bounded,
@@ -26,10 +26,12 @@ from behaviours import (
     Reason,
     Rejected,
     Traits,
+    Verdict,
     bounded,
 )
-from behaviours.keys import table
-from behaviours.order import line
+from actorflow.behaviours.behaviour import lower
+from actorflow.behaviours.keys import table
+from actorflow.behaviours.order import line
 from tests.behaviours.compositions import (
     LEAVES,
     WRAPPERS,
@@ -42,7 +44,7 @@ from tests.behaviours.compositions import (
 )
 from tests.behaviours.models import Entry, World
 
-# What is drawn becomes a message with a serial number; the last two have no usable key.
+# Each drawn value becomes a message with a serial number; the last two have no usable key.
 MESSAGES = st.sampled_from(
     [(key, value) for key in range(3) for value in range(3)] * 2 + [(), ([1], 1)]
 )
@@ -132,12 +134,52 @@ class Against(RuleBasedStateMachine):
     def take(self, limit: int | None) -> None:
         if not self.traits.divisible:
             limit = None
+        most = lower(limit, self.real.portion())
         batch = self.real.take() if limit is None else self.real.take(limit)
+        assert most is None or len(batch) <= most
         expected = self.model.take(limit)
         assert [seen(item) for item in batch] == [seen(entry) for entry in expected]
         assert not [item for item in batch if type(item) is Item and not item.tickets]
         assert isinstance(self.real.reason(), Reason)
         self.taken += len(batch)
+
+    @precondition(lambda self: self.traits.divisible)
+    @rule(
+        odd=st.sampled_from([Verdict.TAKE, Verdict.SKIP, Verdict.DISCARD, Verdict.STOP]),
+        even=st.sampled_from([Verdict.TAKE, Verdict.TAKE, Verdict.DISCARD]),
+        limit=st.none() | st.integers(1, 4),
+    )
+    def choose(self, odd: Verdict, even: Verdict, limit: int | None) -> None:
+        if odd is Verdict.SKIP and not self.traits.chooses:
+            return
+
+        def judge(each: Any) -> Verdict:
+            message = each.message if is_wrapped(each) else each
+            verdict = odd if message and message[-1] % 2 else even
+            if verdict is Verdict.DISCARD and type(each) is not Entry:
+                self.shed += 1
+            return verdict
+
+        expected = self.model.choose(judge, limit)
+        batch = self.real.choose(judge, limit)
+        assert [seen(item) for item in batch] == [seen(entry) for entry in expected]
+        self.taken += len(batch)
+
+    @rule(drawn=MESSAGES.filter(bool))
+    def withdraw(self, drawn: tuple[Any, ...]) -> None:
+        item, entry = self.entry(drawn, wrapped=True)
+        expected = self.outcome(entry)
+        if expected is not None:
+            with pytest.raises(expected):
+                self.real.add(item)
+            return
+        self.real.add(item)
+        # A table cannot recognize a bare message: it stores copies.
+        if type(item) is Item or self.traits.chooses:
+            found = self.real.withdraw(item)
+            assert found == self.model.withdraw(entry)
+            assert not self.real.withdraw(item)
+            self.shed += found
 
     @precondition(lambda self: len(self.real) > 0 and self.traits.ordered)
     @rule(count=st.integers(1, 3))
@@ -209,6 +251,10 @@ class Against(RuleBasedStateMachine):
         tally = self.real.tally()
         displaced = tally.replaced + tally.dropped + tally.expired + tally.merged
         assert self.accepted == self.taken + len(self.real) + displaced + self.shed
+
+
+def is_wrapped(each: Any) -> bool:
+    return type(each) is Item or isinstance(each, Entry)
 
 
 def seen(item: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from behaviours import (
+from actorflow.behaviours import (
     Adaptive,
     Base,
     Behaviour,
@@ -28,6 +28,7 @@ from behaviours import (
     Unique,
     adapt,
 )
+from tests.behaviours.models import learn
 
 
 def drop(inner: Any, when_full: str = "drop_oldest") -> Behaviour:
@@ -84,7 +85,7 @@ def test_stamps_are_asked_for_where_they_matter(
 
 
 class Timed(Behaviour):
-    """A timed behaviour of the user's, without any of the optional methods."""
+    """A custom timed behaviour, without any of the optional methods."""
 
     def __repr__(self) -> str:
         return "Timed()"
@@ -101,7 +102,7 @@ class Timed(Behaviour):
             raise ValueError(message)
         self.calls.append((message, self.now))
 
-    def take(self, limit: int | None = None) -> Any:
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
         batch, self.calls = self.calls, []
         return batch
 
@@ -210,8 +211,8 @@ def test_m15_adaptive_says_deadline_size_or_flush() -> None:
     assert adaptive.ready_at(ready) <= ready
     adaptive.take()
     assert adaptive.reason() is Reason.DEADLINE
-    adaptive.observe(1, 0.1)
-    adaptive.observe(3, 0.3)
+    learn(adaptive, 1, 0.1)
+    learn(adaptive, 3, 0.3)
     adaptive.extend(list(range(7)))
     adaptive.take()
     assert adaptive.reason() is Reason.SIZE
@@ -289,8 +290,8 @@ def test_until_full_of_a_linger_that_is_full_or_flushed_is_that_of_the_inner() -
 
 def test_adaptive_asks_to_look_again_before_its_reserve_is_used_up() -> None:
     adaptive = Adaptive(Queue(), target=1.0)
-    adaptive.observe(1, 0.001)
-    adaptive.observe(101, 0.101)
+    learn(adaptive, 1, 0.001)
+    learn(adaptive, 101, 0.101)
     adaptive.ready_at(5.0)
     adaptive.add("a")
     ready = adaptive.ready_at(5.0)

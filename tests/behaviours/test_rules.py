@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from behaviours import (
+from actorflow.behaviours import (
     BadBehaviour,
     Base,
     Behaviour,
     Bounded,
+    Bucket,
     Chunk,
     Coalesce,
+    Deadline,
     Debounce,
     Expire,
     Fair,
@@ -22,11 +24,14 @@ from behaviours import (
     Item,
     Linger,
     Malformed,
+    PerKey,
     Priority,
     Queue,
+    Rate,
     Stack,
     TableUnique,
     Throttle,
+    TooLarge,
     Unique,
     WouldBlock,
     adapt,
@@ -227,6 +232,57 @@ def test_w25_malformed_messages_are_refused_alone(kind: Any, bad: Any) -> None:
         assert behaviour.tally().rejected == 2
 
 
+@pytest.mark.parametrize("kind", [Unique, TableUnique, Fair, Bucket, lambda: PerKey(Queue())])
+def test_w25_the_refusal_of_a_message_without_a_first_element_explains_the_key(kind: Any) -> None:
+    with pytest.raises(Malformed, match=r"message 5: no key=0: .*key=0 means its first element: "):
+        kind().add(5)
+    with pytest.raises(Malformed, match="no key=len: ") as caught:
+        Unique(key=len).add(5)
+    assert "element" not in str(caught.value)
+
+
+@pytest.mark.parametrize("when_full", ["reject", "drop_newest", "block"])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        Fair,
+        Priority,
+        Unique,
+        Bucket,
+        lambda: PerKey(Queue()),
+        lambda: Chunk(Fair(), 2),
+        lambda: Chunk(Queue(), 9, weight=lambda each: each[0]),
+        lambda: Rate(Queue(), 1, key=0),
+        lambda: Deadline(Queue(), of=lambda each: each[0]),
+        lambda: Expire(Bucket(0, Priority), 9.0),
+    ],
+    ids=lambda factory: repr(factory()),
+)
+def test_w25_a_malformed_message_to_a_full_behaviour_is_malformed(
+    inner: Any, when_full: str
+) -> None:
+    bounded = filled(Bounded(inner, 2, when_full=when_full), (1, 1), (2, 2))
+    with pytest.raises(Malformed):
+        bounded.add(5)
+    assert (len(bounded), bounded.tally().rejected, bounded.tally().dropped) == (2, 1, 0)
+    refusals = bounded.extend([(3, 3), 6])
+    [bad] = [error for some, error in refusals if list(some) == [6]]
+    assert isinstance(bad, Malformed)
+    others = {type(error) for some, error in refusals if (3, 3) in some}
+    assert others == {"reject": {Full}, "block": {WouldBlock}, "drop_newest": set()}[when_full]
+    assert len(bounded) == 2
+    bounded.check()
+
+
+def test_a_message_that_is_too_large_for_a_full_behaviour_is_too_large() -> None:
+    chunk = Chunk(Queue(), 3, weight=len, oversize="reject")
+    bounded = filled(Bounded(chunk, 1), "abc")
+    with pytest.raises(TooLarge):
+        bounded.add("abcd")
+    with pytest.raises(Full):
+        bounded.add("a")
+
+
 @pytest.mark.parametrize("rank", [nan, "1", None, 1j, object()])
 def test_w25_a_priority_is_a_real_number(rank: Any) -> None:
     priority = Priority()
@@ -354,6 +410,44 @@ def test_linger_leaves_by_time_by_size_and_when_flushed() -> None:
     assert linger.ready_at(2.0) == 6.0  # the message came at 1.0
     linger.flush()
     assert linger.ready_at(2.0) <= 2.0
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda: Bounded(Queue(), 2, when_full="drop_oldest"),
+        lambda: Bounded(Stack(), 2, when_full="drop_oldest"),
+        lambda: Chunk(Bounded(Unique(key=lambda each: each), 2, when_full="drop_oldest"), 9),
+        lambda: Bounded(Bounded(Queue(), 2, when_full="drop_oldest"), 3),
+    ],
+    ids=lambda factory: repr(factory()),
+)
+@pytest.mark.parametrize("arrive", ["together", "singly"])
+def test_linger_waits_from_the_oldest_that_has_not_been_dropped(inner: Any, arrive: str) -> None:
+    linger = Linger(inner(), 5.0)
+    if arrive == "together":
+        linger.extend_at(list("abcd"), [1.0, 2.0, 3.0, 4.0])
+    else:
+        for message, now in zip("abcd", [1.0, 2.0, 3.0, 4.0], strict=True):
+            linger.ready_at(now)
+            linger.add(message)
+    assert linger.ready_at(4.0) == 8.0  # "c" came at 3.0
+    linger.ready_at(8.0)
+    assert sorted(linger.take()) == ["c", "d"]
+    linger.ready_at(9.0)
+    linger.extend(list("efg"))
+    assert linger.ready_at(9.0) == 14.0
+
+
+def test_linger_has_waited_long_enough_until_all_leftovers_are_dropped() -> None:
+    inner = Bounded(Chunk(Queue(), 1), 2, when_full="drop_oldest")
+    linger = filled(Linger(inner, 5.0), "a", "b")
+    linger.ready_at(5.0)
+    assert linger.take() == ["a"]
+    linger.extend_at(["c"], [6.0])
+    assert linger.ready_at(6.0) == 6.0  # for "b"
+    linger.extend_at(["d"], [7.0])
+    assert linger.ready_at(7.0) == 11.0  # for "c"
 
 
 def test_debounce_leaves_when_quiet_and_at_most_later() -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from behaviours import (
+from actorflow.behaviours import (
     BadBehaviour,
     Bounded,
     Expire,
@@ -26,7 +26,7 @@ from behaviours import (
     TableUnique,
     Unique,
 )
-from behaviours.keys import table
+from actorflow.behaviours.keys import table
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - as users have them
 

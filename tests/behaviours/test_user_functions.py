@@ -1,4 +1,4 @@
-"""Functions of the user's that raise: one message is refused, all others are treated normally."""
+"""User functions that raise: one message is refused, all others are treated normally."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from behaviours import (
+from actorflow.behaviours import (
     Behaviour,
     Bounded,
     Chunk,
@@ -25,7 +25,7 @@ from behaviours import (
     Unique,
     adapt,
 )
-from behaviours.errors import brief
+from actorflow.behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable

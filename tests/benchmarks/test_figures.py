@@ -23,9 +23,11 @@ def test_every_behaviour_has_its_picture() -> None:
 def test_every_picture_is_there_and_shown_on_a_page() -> None:
     drawn = {f"behaviour-{name}.png" for name in figures.BEHAVIOURS}
     drawn |= {f"{name}.png" for name in (*figures.SCENES, *figures.PLANS)}
-    assert {path.name for path in (DOCS / "figures").glob("*.png")} == drawn
+    there = {path.name for path in (DOCS / "figures").glob("*.png")}
+    taken = {name for name in there if name.startswith("dashboard-")}  # in a browser
+    assert there - taken == drawn
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
-    assert set(re.findall(r"figures/([\w-]+\.png)\)", pages)) == drawn
+    assert set(re.findall(r"figures/([\w-]+\.png)\)", pages)) - taken == drawn
 
 
 @pytest.mark.parametrize("name", list(figures.BEHAVIOURS))

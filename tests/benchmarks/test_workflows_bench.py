@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 
 SMALL: dict[str, dict[str, Any]] = {
     "two_steps": {"starters": 2, "each": 3},
+    "replay": {"work": "two_steps", "argument": 1, "each": 2, "turns": 1},
     "steps": {"lengths": (2, 4), "turns": 1},
     "reaction": {"count": 3},
     "events": {"callers": 5, "each": 4},
     "crowd": {"count": 30},
+    "kept": {"count": 20},
+    "until": {"count": 5},
+    "again": {"hops": 5},
+    "lanes": {"count": 10, "concurrency": 2},
+    "keyed": {"keys": 20, "each": 1},
 }
 
 
@@ -33,7 +39,7 @@ def test_a_run_fills_its_section(
 ) -> None:
     """With real cases, of which only the smallest are run in their processes."""
     chosen = [
-        turns.Case(workflows.TWO, workflows.OURS, "two_steps", SMALL["two_steps"]),
+        turns.Case(workflows.TWO[8], workflows.OURS, "two_steps", SMALL["two_steps"]),
         turns.Case(workflows.CROWD, "30", "crowd", SMALL["crowd"], once=True),
     ]
     monkeypatch.setattr(workflows, "cases", lambda *, quick: chosen if quick else [])
@@ -47,9 +53,8 @@ def test_a_run_fills_its_section(
 
 
 def test_a_goal_is_judged_by_what_was_measured() -> None:
-    found: turns.Found = {
-        workflows.TWO: {"actorflow": [{"rate": 900.0}, {"rate": 1_100.0}], "DBOS": [{"rate": 90.0}]}
-    }
+    rates = {"actorflow": [{"rate": 900.0}, {"rate": 1_100.0}], workflows.LOGGED: [{"rate": 90.0}]}
+    found: turns.Found = {workflows.TWO[1]: rates}
     first, *others = workflows.goals(found)
     assert first.value == pytest.approx(11.1, abs=0.02)
     assert first.verdict == "met"

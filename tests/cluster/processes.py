@@ -61,7 +61,7 @@ class Worker:
 def workers(
     url: str, directory: Path, *names: str, skew: int = 0, app: str = ""
 ) -> Iterator[list[Worker]]:
-    """Start workers; end those that are left."""
+    """Start workers; end the remaining ones."""
     with ExitStack() as stack:
         made = [Worker(url, name, directory, skew=skew, app=app) for name in names]
         for each in made:

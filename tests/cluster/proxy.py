@@ -17,7 +17,7 @@ __all__ = ["Proxy"]
 class Proxy:
     """Listens on a port of its own and passes everything on to another one, and back.
 
-    While it is cut, nothing arrives, and nobody is told: connections are open, and silent.
+    While it is cut, nothing arrives, and nobody is notified: connections are open, and silent.
     """
 
     def __init__(self, port: int) -> None:
@@ -34,7 +34,7 @@ class Proxy:
         self._open.clear()
 
     def mend(self, *, resumes: bool) -> None:
-        """Let everything through again: also what was sent meanwhile, unless connections break."""
+        """Let everything through again, including delayed data, unless connections break."""
         if not resumes:
             self._close_all()
         self._open.set()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,16 +19,19 @@ import pytest
 
 import actorflow as af
 from tests.cluster.processes import PATIENCE, ROOT, until
+from tests.servers import start_nats, start_postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from actorflow.engine.stores.nats.server import NatsServer
+    from actorflow.engine.stores.postgres.server import PostgresServer
     from tests.servers import Postgres
 
 APP = "tests.cluster.app:setup"
 SERVERS = {
-    "postgres": "from actorflow.cluster.postgres.server import PostgresServer as Server",
-    "nats": "from actorflow.cluster.nats.server import NatsServer as Server",
+    "postgres": "from actorflow.engine.stores.postgres.server import PostgresServer as Server",
+    "nats": "from actorflow.engine.stores.nats.server import NatsServer as Server",
 }
 HOLDS = """
 import threading
@@ -54,11 +59,13 @@ def wait(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *arguments: str, stderr: int | None = None, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     """Start a command in a group of its own, of which nothing is left in the end."""
     process = subprocess.Popen(
-        [sys.executable, *arguments], text=True, stdout=subprocess.PIPE, env=environment(),
-        start_new_session=True,
+        [sys.executable, *arguments], text=True, stdout=subprocess.PIPE, stderr=stderr,
+        env={**environment(), **variables}, start_new_session=True,
     )  # fmt: skip
     try:
         yield process
@@ -146,6 +153,36 @@ def test_c30_dev_has_workers_that_status_shows(carrier: str) -> None:
         until(lambda: all(map(is_gone, left)), "something runs on")
 
 
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """Return a folder for temporary files that every user can reach."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("carrier", SERVERS)
+@pytest.mark.parametrize("moment", ["at once", "in the middle", "when it is up"])
+def test_no_file_is_left_of_a_dev_that_is_interrupted_twice(
+    carrier: str, moment: str, temporary: Path
+) -> None:
+    arguments = ("-m", "actorflow.cli", "cluster", "dev", "--on", carrier, "--app", APP)
+    with started(*arguments, TMPDIR=str(temporary)) as dev:
+        if moment == "when it is up":
+            line_of(dev, "has 3 workers")
+        else:
+            least = 1 if moment == "at once" else 2 if carrier == "nats" else 100
+            until(lambda: len([*temporary.rglob("*")]) >= least, "it does not begin")
+        left = children_of(dev.pid)
+        for _ in range(2):
+            os.killpg(dev.pid, signal.SIGINT)
+        assert dev.wait(PATIENCE) is not None
+        until(lambda: all(map(is_gone, left)), "something runs on")
+        until(lambda: not [*temporary.iterdir()], "a file is left")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc of Linux")
 @pytest.mark.timeout(240)
 def test_nothing_is_left_of_a_dev_that_is_killed() -> None:
@@ -160,6 +197,32 @@ def test_nothing_is_left_of_a_dev_that_is_killed() -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("carrier", SERVERS)
+def test_a_worker_waits_for_a_server_that_is_restarted(carrier: str) -> None:
+    server: PostgresServer | NatsServer = (
+        start_postgres() if carrier == "postgres" else start_nats()
+    )
+    with server:
+        url = server.url if carrier == "postgres" else f"{server.url}/orders"
+        server.stop()
+        refused = run("worker", url, "--app", APP)
+        assert refused.returncode == 4
+        assert "cannot be reached" in refused.stderr
+        command = ("-m", "actorflow.cli", "cluster", "worker", url, "--app", APP)
+        with started(*command, "--wait", "100", stderr=subprocess.STDOUT) as worker:
+            assert "cannot be reached" in line_of(worker, "trying again for 100 s")
+            server.start()
+            assert line_of(worker, "worker ")
+            worker.terminate()
+            assert worker.wait(PATIENCE) == 0
+        server.stop()
+        with started(*command, "--wait", "100", stderr=subprocess.STDOUT) as worker:
+            line_of(worker, "trying again")
+            worker.terminate()
+            assert worker.wait(PATIENCE) == 0, "a signal ends the waiting"
+
+
 def test_wait_waits_for_what_runs_on_another_engine(store_url: Callable[..., str]) -> None:
     url = store_url()
     with af.Engine(url) as engine:
@@ -179,18 +242,18 @@ def test_wait_waits_for_what_runs_on_another_engine(store_url: Callable[..., str
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    "command",
-    [("backup", "copy.db"), ("workflows", "export", "x"), ("flow", "trace", "x")],
-    ids=lambda command: command[0],
+    ("command", "code"),
+    [(("backup", "copy.db"), 2), (("workflows", "export", "x"), 3), (("flow", "trace", "x"), 3)],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
 def test_no_command_prints_the_password_of_a_store(
-    command: tuple[str, ...], postgres: Postgres, tmp_path: Path
+    command: tuple[str, ...], code: int, postgres: Postgres, tmp_path: Path
 ) -> None:
     url = postgres.empty_url("commands").replace("//postgres@", "//postgres:secret@")
     *names, last = command
     last = str(tmp_path / last) if command[0] == "backup" else last
     done = run(url, last, group=tuple(names))
-    assert done.returncode == 1
+    assert done.returncode == code
     assert "postgresql://postgres@127.0.0.1" in done.stderr
     assert "secret" not in done.stdout + done.stderr
 

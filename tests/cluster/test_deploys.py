@@ -32,7 +32,7 @@ PATHS = {code_version(old.Order): "old", code_version(new.Order): "new"}
 
 
 def store_of(engine: af.Engine) -> Any:
-    return engine.core.store
+    return engine.parts.store
 
 
 def versions_of(handle: Any) -> list[str]:
@@ -77,7 +77,7 @@ def test_c16_an_instance_waits_for_the_code_that_has_begun_it(
         stay = {each.id for each in orders if partition_of(each.id, 64) in owned}
         until(
             lambda: kinds_waiting(client) == {"workflow:Order": len(stay)},
-            "those that wait for other code are not seen",
+            "instances that wait for other code are not seen",
         )
         for order in orders:
             if order.id not in stay:
@@ -87,7 +87,7 @@ def test_c16_an_instance_waits_for_the_code_that_has_begun_it(
             if leaves == "old" or order.id not in stay:
                 assert order.result(timeout=PATIENCE) == "new"
             else:  # nobody has the code any more, and everybody sees it
-                until(lambda: error_of(order) == "WorkflowModified", "it waits for ever")  # noqa: B023 - now
+                until(lambda: error_of(order) == "WorkflowModified", "it waits forever")  # noqa: B023 - now
 
 
 @pytest.mark.timeout(240)

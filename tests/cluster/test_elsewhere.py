@@ -1,4 +1,4 @@
-"""C21, C22: what can be done with an execution that another engine runs."""
+"""C21, C22: operations on an execution that another engine runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.cluster.postgres.notices import Followed, decode_notice, follow_notice
 from actorflow.engine.errors import Cancelled, ExecutionEnded
+from actorflow.engine.stores.postgres.notices import Followed, decode_notice, follow_notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ PATIENCE = 60.0
 
 
 class Counter(af.Workflow[int]):
-    """Counts until it is told to stop."""
+    """Counts until it is stopped."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -50,7 +50,7 @@ def append(batch: list[int], state: list[int]) -> list[int]:
 def store_url(request: pytest.FixtureRequest) -> str:
     """Return what names a store that is empty, on each carrier in turn.
 
-    Nobody looks by himself before the test is over: what is told must be enough.
+    No engine polls before the test is over: notifications must be enough.
     """
     if request.param == "nats":
         broker: Nats = request.getfixturevalue("nats")
@@ -167,7 +167,7 @@ def test_c21_push_block_raises_what_the_job_of_another_engine_raised(pair: Pair)
     assert ref.state() == [1]
 
 
-# What is told on Postgres.
+# Notifications on Postgres.
 
 
 def test_c22_executions_are_followed_for_a_minute() -> None:

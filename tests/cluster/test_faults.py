@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 import actorflow as af
-from actorflow.cluster.nats.server import NatsServer
 from actorflow.engine.errors import StoreFull, StoreRefused
+from actorflow.engine.stores.nats.server import NatsServer
 from tests.cluster.processes import PATIENCE, until, workers
 from tests.cluster.proxy import Proxy
 from tests.servers import start_nats
@@ -41,7 +41,7 @@ def port_of(url: str) -> int:
 
 def partitions_of(client: af.Engine) -> dict[str, int]:
     """Return how many partitions each worker has."""
-    store: Any = client.core.store
+    store: Any = client.parts.store
     members = store.status().members
     return {member.name.rpartition("-")[0]: len(member.partitions) for member in members}
 
@@ -110,7 +110,7 @@ def append(batch: list[str], state: int) -> int:
 
 
 def send_until_full(ref: Any, sent: list[int]) -> None:
-    """Send messages until that raises; note those that were stored."""
+    """Send messages until that raises; note the stored ones."""
     for _ in range(1_000):
         ref.push_ack("x" * 10_000, timeout=PATIENCE)
         sent.append(1)
@@ -162,7 +162,7 @@ def test_a_full_store_on_nats_is_an_error_and_work_goes_on_when_there_is_room() 
                 send_until_full(ref, sent)
             stored = len(sent)
             assert stored > 0
-            store = cast("SharedStore", engine.core.store)
+            store = cast("SharedStore", engine.parts.store)
             until(lambda: not store.owned(), "it works without a lease, which is a record, too")
             server.stop()
             config.write_text(roomy)
@@ -175,7 +175,7 @@ def test_a_full_store_on_nats_is_an_error_and_work_goes_on_when_there_is_room() 
 
 
 def test_wrong_credentials_on_nats_are_named_without_the_password() -> None:
-    start_nats(jetstream=False).close()  # skipped where there is none
+    start_nats(jetstream=False).close()  # skips the test without a server
     with NatsServer(settings=["authorization { user: alice, password: right }"]) as server:
         good = server.url.replace("//", "//alice:right@") + "/x"
         af.Engine(good).close()

@@ -27,7 +27,7 @@ def store_url(store_url: Callable[..., str]) -> str:
 
 
 def store_of(engine: af.Engine) -> SharedStore:
-    return cast("SharedStore", engine.core.store)
+    return cast("SharedStore", engine.parts.store)
 
 
 def shares(engines: Sequence[af.Engine]) -> list[int]:
@@ -48,7 +48,7 @@ def test_a_partition_is_handed_on_that_was_gained_and_lost_between_two_looks(
         until(lambda: shares(engines)[0] > 0, "the first engine got nothing")
         total = shares(engines)[0]
         second.resume()
-        second.core.writer.call(lambda: cast("None", gate.wait(PATIENCE)))
+        second.parts.writer.call(lambda: cast("None", gate.wait(PATIENCE)))
         until(lambda: shares(engines)[:2] == [total // 2, total // 2], "they do not share")
         third.resume()
         until(lambda: len(store_of(second).draining()) > 0, "the second gives nothing away")

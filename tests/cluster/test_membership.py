@@ -36,7 +36,7 @@ class Carrier:
 def test_c8_what_an_answer_shows_to_be_free_is_taken_at_once() -> None:
     carrier = Carrier()
     carrier.check_in(CheckIn("a", LEASE, take=tuple(range(PARTITIONS))))
-    member = Membership("b", carrier, RingOptions(lease=LEASE, sweep=LEASE, cycle=None))
+    member = Membership("b", carrier, RingOptions(lease=LEASE, sweep=LEASE))
     member.join()
     try:
         assert not member.owned()

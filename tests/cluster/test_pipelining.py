@@ -1,7 +1,8 @@
-"""A transaction is sent at once and answered at once, and says what went wrong in it first."""
+"""A transaction is sent at once and answered at once, and reports its first error."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -11,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.pq import TransactionStatus
 
-from actorflow.cluster.postgres.writing.arrays import Blobs, Floats, Longs, Texts
-from actorflow.cluster.postgres.writing.pipelining import Pipe, ids_of
+from actorflow.engine.stores.postgres.arrays import Blobs, Floats, Longs, Texts
+from actorflow.engine.stores.postgres.store import PostgresStore
+from actorflow.engine.stores.postgres.writing.pipelining import Pipe, ids_of
+from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +51,28 @@ def numbers(connection: psycopg.Connection[Any]) -> list[int]:
 
 def idle(connection: psycopg.Connection[Any]) -> bool:
     return connection.info.transaction_status == TransactionStatus.IDLE
+
+
+def test_a_rollback_of_psycopg_drops_none_of_our_statements(postgres: Postgres) -> None:
+    with psycopg.connect(postgres.server.url, prepare_threshold=3) as connection:
+        pipe = Pipe(connection, SCHEMA, prepare=True)
+        for number in range(6):
+            assert ids_of(pipe.transact([(LENGTH, ["four"])])[LENGTH]) == [4]
+            connection.execute("SELECT %s::int", (number,))
+        connection.rollback()
+        assert ids_of(pipe.transact([(LENGTH, ["three"])])[LENGTH]) == [5]
+
+
+def test_statements_that_the_server_has_dropped_are_prepared_again(postgres: Postgres) -> None:
+    with psycopg.connect(postgres.server.url) as connection:
+        pipe = Pipe(connection, SCHEMA, prepare=True)
+        pipe.transact([(LENGTH, ["four"])])
+        connection.execute("DEALLOCATE ALL")
+        connection.commit()
+        with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+            pipe.transact([(LENGTH, ["four"])])
+        connection.rollback()
+        assert ids_of(pipe.transact([(LENGTH, ["four"])])[LENGTH]) == [4]
 
 
 def test_each_text_has_its_result_and_all_is_committed(
@@ -102,7 +127,7 @@ def test_statements_are_kept_by_the_server_only_where_it_may(
 def test_more_than_a_socket_holds_goes_both_ways(
     connection: psycopg.Connection[Any], pipe: Pipe
 ) -> None:
-    """A server that cannot write stops reading: whoever only sends would wait for ever."""
+    """A server that cannot write stops reading: a client that only sends would wait forever."""
     texts = [f"SELECT {number}, repeat('x', 1000000), length(%s)" for number in range(20)]
     found = pipe.transact([(text, ["y" * 1_000_000]) for text in texts])
     assert [len(found[text].get_value(0, 1) or b"") for text in texts] == [1_000_000] * 20
@@ -147,3 +172,52 @@ def test_values_arrive_as_they_are(
     stored = connection.execute("SELECT * FROM found").fetchall()
     connection.rollback()
     assert stored == [(name, *row) for row in rows]
+
+
+def test_notices_follow_a_commit_in_a_transaction_of_their_own(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction with a notice keeps a lock of the whole database until it is on the disk."""
+    sent: list[tuple[list[str], list[str]]] = []
+    transact = Pipe.transact
+
+    def noting(self: Pipe, script: Any, after: Any = ()) -> Any:
+        sent.append(([text for text, _ in script], [text for text, _ in after]))
+        return transact(self, script, after)
+
+    monkeypatch.setattr(Pipe, "transact", noting)
+    store = PostgresStore(postgres.new_url())
+    with closing(store):
+        store.commit([Change("a", creates=[NewExecution("a", "k")])])
+        store.commit([Change("a", messages=[NewMessage("a", "message", b"\xc0")])])
+    inside = [text for script, _ in sent for text in script]
+    after = [text for _, script in sent for text in script]
+    assert inside
+    assert not any("pg_notify" in text for text in inside)
+    assert any("pg_notify" in text for text in after)
+
+
+def test_a_commit_stands_if_its_notices_cannot_be_sent(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(postgres.new_url())
+    with closing(store):
+        with monkeypatch.context() as patch:
+            # Postgres takes 8,000 bytes.
+            patch.setattr(store._writer, "_notices", lambda _: ["x" * 9_000])
+            store.commit([Change("a", creates=[NewExecution("a", "k")])])
+        assert "notices were not sent" in caplog.text
+        store.commit([Change("b", creates=[NewExecution("b", "k")])])
+        assert set(store.executions(["a", "b"])) == {"a", "b"}
+
+
+def test_a_commit_that_fails_leaves_the_connection_to_the_next_one(postgres: Postgres) -> None:
+    """The notices of a transaction that was ended by an error fail with it."""
+    with psycopg.connect(postgres.server.url) as connection:
+        pipe = Pipe(connection, "public", prepare=True)
+        for _ in range(2):
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                pipe.transact([("SELECT 1 / 0::bigint", ())], [("SELECT pg_notify('x', 'y')", ())])
+            connection.rollback()
+            found = pipe.transact([("SELECT 2::bigint", ())], [("SELECT pg_notify('x', 'y')", ())])
+            assert ids_of(found["SELECT 2::bigint"]) == [2]

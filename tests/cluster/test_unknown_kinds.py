@@ -11,8 +11,8 @@ from actorflow.engine.stores.opening import open_store
 from tests.cluster.processes import until
 
 if TYPE_CHECKING:
-    from actorflow.cluster.postgres.store import PostgresStore
     from actorflow.cluster.status import ClusterStatus
+    from actorflow.engine.stores.postgres.store import PostgresStore
     from tests.servers import Nats, Postgres
 
 NAMES = [f"ledger-{number}" for number in range(48)]  # so many that each engine gets some
@@ -39,10 +39,10 @@ def test_c16_what_nobody_knows_waits_visibly_and_is_found_when_one_joins_who_doe
     with af.Engine(store_url, worker=False) as client:
 
         def status() -> ClusterStatus:
-            return cast("PostgresStore", client.core.store).status()
+            return cast("PostgresStore", client.parts.store).status()
 
         def done() -> set[Any]:
-            rows = client.core.store.executions(NAMES).values()
+            rows = client.parts.store.executions(NAMES).values()
             return {row.id for row in rows if row.revision}
 
         ignorant = af.Engine(open_store(store_url, name="a"))
@@ -55,7 +55,7 @@ def test_c16_what_nobody_knows_waits_visibly_and_is_found_when_one_joins_who_doe
                 for name in NAMES:
                     knows.worker(name, append, state=[])
                 knows.resume()
-                until(lambda: bool(done()), "nothing is found by the one who knows")
+                until(lambda: bool(done()), "the engine that knows the kind finds nothing")
                 ignorant.close()
                 until(lambda: done() == set(NAMES), "what the other had is not found")
                 until(lambda: not status().kinds, "it is still seen to wait")

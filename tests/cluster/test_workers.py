@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import actorflow as af
-from actorflow.cluster.postgres.server import PostgresServer
+from actorflow.engine.kind import decode_state
+from actorflow.engine.stores.postgres.server import PostgresServer
 from tests.cluster.nats.trio import Trio
 from tests.cluster.processes import PATIENCE, until, workers
 
@@ -97,8 +98,8 @@ def test_c08_work_is_handed_over_when_a_worker_leaves(
 
 def state_of(client: af.Engine) -> list[list[str]]:
     """Return what the durable worker has appended."""
-    row = client.core.store.execution("ledger")
+    row = client.parts.store.execution("ledger")
     if row is None or row.state is None:
         return []
-    found: list[list[str]] = client.core.decode(client.core.kinds[row.kind], row)
+    found: list[list[str]] = decode_state(client.parts.kinds[row.kind], row)
     return found

@@ -25,7 +25,7 @@ def setup(engine: Engine, name: str, directory: Path) -> None:
         if "wait" in batch and not (directory / "go").exists():
             (directory / f"begun-{name}").touch()
             while not (directory / "go").exists():
-                time.sleep(0.01)  # stopped by the test meanwhile, perhaps for long
+                time.sleep(0.01)  # stopped by the test meanwhile, perhaps for a long time
         return [*state, *([name, each] for each in batch)]
 
     def work(task: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def setup(engine: Engine, name: str, directory: Path) -> None:
 
     engine.worker("ledger", append, state=[])
     engine.tasker("alice", work, concurrency=4)
-    engine.core.board.register("hang", hang, {})
+    engine.parts.tasks.register("hang", hang, {})
 
 
 def set_clock(skew: float) -> None:

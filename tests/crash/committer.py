@@ -1,4 +1,4 @@
-"""A program that is killed: commits to a store, and notes what was acknowledged.
+"""A program that is killed: commits to a store, and notes acknowledged commits.
 
 `committer.py STORE NOTES LAST` goes on with the number that the store holds, up to LAST. Number n
 is one commit of several changes: the state of two executions, a line more in that of a third, which

@@ -9,11 +9,11 @@ import sys
 import threading
 from typing import Any
 
+from actorflow.behaviours import Bounded, Queue, Unique
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.kind import NewTask, Outcome, Status, TaskEnded
 from actorflow.runtime.errors import Full
-from behaviours import Bounded, Queue, Unique
 from tests.engine.kinds import Script, collect
 
 PATIENCE = 20.0
@@ -42,7 +42,7 @@ def exit_in_job(store: str, first: str) -> None:
             gate = threading.Event()
             held = engine.worker("held", lambda batch, state: gate.wait(PATIENCE), state=None)
             held.push_ack(1)
-            engine.core.in_writer(lambda: _send_all(worker, other))
+            engine.parts.writer.call_and_wait(lambda: _send_all(worker, other))
         engine.resume()
         worker.push_block("last", timeout=PATIENCE)
         other.push_block("last", timeout=PATIENCE)
@@ -109,7 +109,7 @@ def lose(store: str, behaviour: str) -> None:
 
     thread = threading.Thread(target=block)
     thread.start()
-    live: Any = engine.core.host.find("w")
+    live: Any = engine.parts.table.find("w")
     while not live.displaced:  # the second one has taken the place of the first
         pass
     if os.environ.get("KILL_WHEN") == "displaced":

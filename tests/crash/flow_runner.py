@@ -1,7 +1,7 @@
 """A program that is killed: runs flows, and notes each task that it is given.
 
-`flow_runner.py STORE NOTES` launches flows unless NOTES say that it has, goes on with what is in
-the store, and prints how each of its executions ended.
+`flow_runner.py STORE NOTES` launches flows unless NOTES say that it has, resumes the executions in
+the store, and prints how each of them ended.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main(store: str, notes: str) -> None:
                     "tasks": len(found.tasks),
                 }
             )
-        counts = engine.core.store.counts([one["exid"] for one in ended]).values()
+        counts = engine.parts.store.counts([one["exid"] for one in ended]).values()
         left = {
             table: sum(getattr(each, table) for each in counts)
             for table in ("messages", "tasks", "timers", "dead")

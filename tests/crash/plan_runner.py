@@ -74,7 +74,7 @@ def durable(store: str, notes: str) -> None:
         engine.plans.workers(2)
         handle = engine.plans.start(layers(notes), id="layers", crashes_max=1_000)
         result = handle.result()
-        print(json.dumps({name: result[name] for name in result}))  # noqa: T201 - what is compared
+        print(json.dumps({name: result[name] for name in result}))  # noqa: T201 - the test compares it
 
 
 def waits(notes: str) -> None:

@@ -1,4 +1,4 @@
-"""A program that is killed: pushes numbers to durable workers, and notes what was acknowledged.
+"""A program that is killed: pushes numbers to durable workers, and notes acknowledged pushes.
 
 `pusher.py STORE NOTES FIRST LAST` goes on at FIRST; a number is written to NOTES (a line, at once)
 after `push_ack` has returned. Run with `-` for LAST it pushes nothing and prints the states.

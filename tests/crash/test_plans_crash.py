@@ -1,4 +1,4 @@
-"""Plans whose workers or whose master are killed at any moment lose nothing."""
+"""Plans whose workers or whose scheduler are killed at any moment lose nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from actorflow.engine.stores.opening import open_store
+from actorflow.plans.job_record import JobStatus
 from actorflow.plans.plan import Plan
-from actorflow.plans.record import JobStatus
 from actorflow.plans.service.kind import PlanKind
 from tests.crash.plan_runner import LAYERS, WIDTH, be_mortal, mortal
 

@@ -31,9 +31,9 @@ POINTS = (
 class Program:
     """The runner, started again and again on one store."""
 
-    def __init__(self, folder: Path, instances: int, steps: int) -> None:
+    def __init__(self, folder: Path, instances: int, steps: int, *, in_lane: bool = False) -> None:
         folder.mkdir()
-        self.instances, self.steps = instances, steps
+        self.instances, self.steps, self.in_lane = instances, steps, in_lane
         self.lives = 0
         self._store, self._notes = folder / "workflows.db", folder / "notes.jsonl"
 
@@ -47,7 +47,7 @@ class Program:
             ],
             env={
                 **os.environ, "PYTHONPATH": str(ROOT), "ACTORFLOW_FAILPOINT": failpoint,
-                "KILL_AFTER_TASKS": str(after_tasks),
+                "KILL_AFTER_TASKS": str(after_tasks), **({"IN_LANE": "1"} if self.in_lane else {}),
             },
             capture_output=True,
             text=True,
@@ -70,12 +70,21 @@ class Program:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         assert found["left"] == {"messages": 0, "tasks": 0, "timers": 0, "dead": 0}
         assert len(found["ended"]) == self.instances, "an instance was lost"
+        if self.in_lane:
+            self._check_lane(found["lane"])
         for ended in found["ended"].values():
             assert ended["result"] == list(range(self.steps))
             for name in ("scheduled", "successes"):
                 assert len(ended[name]) == self.steps, "a step was lost, or recorded twice"
                 assert len(set(ended[name])) == self.steps
         return self._check_tasks()
+
+    def _check_lane(self, lane: dict[str, Any]) -> None:
+        """Check that the instances ran one after the other."""
+        assert lane["running"] == lane["waiting"] == []
+        lines = map(json.loads, self._notes.read_text(encoding="utf-8").splitlines())
+        orders = [each["order"] for each in lines if "order" in each]
+        assert orders == sorted(orders), "two instances ran at the same time"
 
     def _check_tasks(self) -> int:
         ids: dict[tuple[int, int], set[str]] = defaultdict(set)
@@ -105,6 +114,17 @@ def test_killed_at_random_points_workflows_go_on_as_if_nothing_had_happened(tmp_
     program = Program(tmp_path / "few", instances=8, steps=12)
     killed = sum(program.live_until_killed(dice, most=25) for _ in range(8))
     assert killed >= 4
+    program.check()
+
+
+@pytest.mark.timeout(300)
+def test_killed_at_random_points_workflows_in_a_lane_run_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    dice = random.Random(5)
+    program = Program(tmp_path / "lane", instances=5, steps=4, in_lane=True)
+    killed = sum(program.live_until_killed(dice, most=12) for _ in range(6))
+    assert killed >= 3
     program.check()
 
 

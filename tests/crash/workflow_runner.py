@@ -1,7 +1,7 @@
 """A program that is killed: runs workflows of many steps, and notes each task that it begins.
 
-`workflow_runner.py STORE NOTES LIFE INSTANCES STEPS` starts the instances, which changes nothing
-for those that there are, and prints how they ended. Each life notes first what it has found.
+`workflow_runner.py STORE NOTES LIFE INSTANCES STEPS` starts the instances, which has no effect on
+existing ones, and prints how they ended. Each life first notes the instances it has found.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from actorflow.application import Engine
 
 NOTES: list[Any] = []
 KILL_AFTER = int(os.environ.get("KILL_AFTER_TASKS", "0"))
+LANE = af.Lane("runner", concurrency=1) if "IN_LANE" in os.environ else None
 
 
 def note(entry: dict[str, Any]) -> None:
@@ -45,8 +46,8 @@ class Steps(af.Workflow[list[int]]):
         number = 0
         while number < self.steps:
             at_once = 2 if number % 5 == 0 and number + 1 < self.steps else 1
-            works = [step(self.order, number + each) for each in range(at_once)]
-            self.done = [*self.done, *self.execute_all(works)]
+            steps = [step(self.order, number + each) for each in range(at_once)]
+            self.done = [*self.done, *self.execute_all(steps)]
             number += at_once
         return self.done
 
@@ -56,10 +57,10 @@ def main(store: str, notes: str, life: str, instances: str, steps: str) -> None:
     with Engine(store) as engine:
         engine.workflows.register(Steps)
         found = [each.query() for each in engine.workflows.instances(Steps)]
-        known = [f"{view.state.id}/{work}" for view in found for work in successful(view)]
+        known = [f"{view.state.id}/{step}" for view in found for step in successful(view)]
         note({"life": int(life), "known": known})
         handles = [
-            engine.start(Steps(number, int(steps)), id=f"w-{number}")
+            engine.start(Steps(number, int(steps)), id=f"w-{number}", lane=LANE)
             for number in range(int(instances))
         ]
         ended = {}
@@ -68,18 +69,21 @@ def main(store: str, notes: str, life: str, instances: str, steps: str) -> None:
             entries = list(handle.history())
             ended[handle.id] = {
                 "result": result,
-                "scheduled": [each["work"] for each in entries if each["type"] == "scheduled"],
-                "successes": [each["work"] for each in entries if each["type"] == "onSuccess"],
+                "scheduled": [each["step"] for each in entries if each["type"] == "scheduled"],
+                "successes": [each["step"] for each in entries if each["type"] == "onSuccess"],
             }
+        lane = None
+        while LANE is not None and (lane is None or lane["running"]):  # it hears of the last end
+            lane = engine.execution(LANE.execution).view.plain()
         left = {
-            table: sum(1 for name, _ in engine.core.store.snapshot() if name == table)
+            table: sum(1 for name, _ in engine.parts.store.snapshot() if name == table)
             for table in ("messages", "tasks", "timers", "dead")
         }
-    print(json.dumps({"ended": ended, "left": left}))  # noqa: T201 - its answer
+    print(json.dumps({"ended": ended, "left": left, "lane": lane}))  # noqa: T201 - its answer
 
 
 def successful(view: Any) -> list[str]:
-    return [each.work for each in view.state.statuses if each.status == "successful"]
+    return [each.step for each in view.state.statuses if each.status == "successful"]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A program that is killed: says each verb of a handle and of a schedule, again in every life.
 
-`workflow_verbs.py STORE FLAG` prints what has become of all, as JSON. A task fails until the file
-FLAG is there, which the program makes.
+`workflow_verbs.py STORE FLAG` prints the outcome of all instances, as JSON. A task fails until the
+program has created the file FLAG.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import actorflow as af
 from actorflow.application import Engine
+from actorflow.behaviours import Linger, Queue
 from actorflow.engine.errors import ExecutionEnded, ExecutionFailed
-from behaviours import Linger, Queue
 
 PATIENCE = 60.0
 FLAG = Path(sys.argv[-1])
@@ -40,7 +40,7 @@ def needs_flag() -> str:
 
 
 class Counter(af.Workflow[int]):
-    """Counts what it is told, publishes each count and tags itself with it."""
+    """Counts its events, publishes each count and tags itself with it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -101,7 +101,7 @@ class Parent(af.Workflow[list[Any]]):
         self.publish("last")
         try:
             self.execute(Child(-1), raises=True)
-        except af.WorkFailed as error:
+        except af.StepFailed as error:
             return [*doubled, error.error["name"]]
         return doubled
 
@@ -225,7 +225,7 @@ def main(store: str) -> None:
         engine.workflows.register(Counter, Flagged, Steps, Parent, Yearly)
         found = count(engine) | steer(engine) | talk(engine) | schedule(engine)
         left = {
-            table: sum(1 for name, _ in engine.core.store.snapshot() if name == table)
+            table: sum(1 for name, _ in engine.parts.store.snapshot() if name == table)
             for table in ("messages", "tasks", "dead")
         }
         active = [each.id for each in engine.executions(status="active")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.kind import Message, Options, Outcome, TimerFired
 from actorflow.engine.stores.memory import MemoryStore
-from actorflow.runtime.worker.pair.machine import PairState
+from actorflow.runtime.worker.pair.states import PairState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,13 +88,13 @@ def collect(batch: list[Any], state: list[Any]) -> list[Any]:
 
 
 def state_of(engine: Engine, execution: str) -> Any:
-    data = engine.core.row(execution).state
+    data = engine.parts.row(execution).state
     return None if data is None else bodies.decode(data)
 
 
 def rows(where: Engine | Store, table: str) -> list[Any]:
-    """Return what is stored in a table."""
-    store: Any = where.core.store if hasattr(where, "core") else where
+    """Return the rows of a table."""
+    store: Any = where.parts.store if hasattr(where, "parts") else where
     read: dict[str, Callable[[], Any]] = {
         "messages": lambda: store.pending(limit=100_000).rows,
         "timers": lambda: store.due(100_000),
@@ -116,7 +116,7 @@ def until(engine: Engine, happened: Callable[[], Any]) -> None:
 
 def inbox(engine: Engine, execution: str) -> Any:
     """Return the worker of a live execution."""
-    live = engine.core.host.find(execution)
+    live = engine.parts.table.find(execution)
     assert live is not None
     assert live.port is not None
     return live.port.worker
@@ -125,7 +125,7 @@ def inbox(engine: Engine, execution: str) -> Any:
 def flush(engine: Engine) -> None:
     """Wait until the writer has done all that it has been given so far."""
     done = threading.Event()
-    engine.core.writer.call(done.set)
+    engine.parts.writer.call(done.set)
     assert done.wait(PATIENCE)
 
 
@@ -134,10 +134,10 @@ def quiet(engine: Engine) -> None:
     end = time.monotonic() + PATIENCE
     while True:
         flush(engine)
-        if not engine.core.writer.waiting and not any(
-            not (live.door is None or live.door.is_clear)
+        if not engine.parts.writer.waiting and not any(
+            not (live.lane is None or live.lane.is_clear)
             or (live.port is not None and live.port.worker.status is PairState.RUNNING)
-            for live in list(engine.core.host._live.values())
+            for live in list(engine.parts.table._live.values())
         ):
             flush(engine)
             return

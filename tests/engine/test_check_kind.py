@@ -1,4 +1,4 @@
-"""`check_kind` passes the kinds that are right, and catches those that are not."""
+"""`check_kind` accepts correct kinds, and catches faulty ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 from hypothesis import strategies as st
 
 from actorflow import testing
+from actorflow.behaviours import Queue, Unique
 from actorflow.engine import bodies
 from actorflow.engine.kind import (
+    Failure,
     Message,
     NewTask,
     NewWatch,
@@ -23,13 +25,12 @@ from actorflow.engine.kind import (
     Status,
 )
 from actorflow.engine.kinds.cron import CronKind
-from actorflow.engine.kinds.worker import Job, WorkerKind
+from actorflow.engine.kinds.worker import DurableJob, WorkerKind
 from actorflow.flows.execution import codec
 from actorflow.flows.service.front import _launch_body
 from actorflow.flows.service.kind import FlowKind
 from actorflow.flows.service.taskers import Directory
 from actorflow.testing.kinds import RULES, check_kind
-from behaviours import Queue, Unique
 from tests.engine.kinds import Script, collect
 from tests.engine.test_errand import errand  # noqa: F401 - a fixture
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 def worker(**options: Any) -> WorkerKind:
     kind = WorkerKind()
     given = {"state": [], "behaviour": Queue, "throttle": None, "on_failure": "isolate", **options}
-    kind.add("checked", Job(given.pop("job", collect), **given))
+    kind.add("checked", DurableJob(given.pop("job", collect), **given))
     return kind
 
 
@@ -149,7 +150,7 @@ class Forgets(Right):
 
 
 class KeepsTuples(Right):
-    """What was a tuple comes back as a list, and is treated differently."""
+    """A tuple comes back as a list, and is treated differently."""
 
     def run(self, context: Context, state: Any, batch: Any) -> Any:
         runs = state["runs"] + (2 if isinstance(state["got"], tuple) else 1)
@@ -182,6 +183,11 @@ class NeverFires(Right):
 class SetsWhenItEnds(Right):
     def run(self, context: Context, state: Any, batch: Any) -> Any:
         return Outcome(state=state, status=Status.DONE, watches=[NewWatch("w", 1)])
+
+
+class IsDoneWithAnError(Right):
+    def run(self, context: Context, state: Any, batch: Any) -> Any:
+        return Outcome(state=state, status=Status.DONE, error=Failure("E", "no"))
 
 
 class HasAResultTooEarly(Right):
@@ -246,6 +252,7 @@ MUTANTS: list[tuple[type[Any], str]] = [
     (NeverFires, "outcome"),
     (SetsWhenItEnds, "ended"),
     (HasAResultTooEarly, "ended"),
+    (IsDoneWithAnError, "ended"),
     (HandsOutTheSameTask, "tasks"),
     (NamesTasksAlike, "tasks"),
     (ReturnsItsState, "outcome"),

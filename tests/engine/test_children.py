@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from actorflow.engine.engine import Engine
 from actorflow.engine.envelopes import ChildEnded
-from actorflow.engine.errors import StoreFull
-from actorflow.engine.kind import NewChild, Outcome, Status
+from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, StoreFull, UnknownExecution
+from actorflow.engine.kind import Failure, NewChild, Outcome, Status
 from tests.engine.kinds import PATIENCE, Kept, Script, state_of, until
 
 if TYPE_CHECKING:
@@ -53,14 +54,62 @@ def test_a_cancelled_child_ends_and_leaves_nothing(engine: Engine, kind: str) ->
 
     engine.register((Script if kind == "ended at once" else Polite)(step, "child"))
     engine.start("parent", "begin", id="parent")
-    until(engine, lambda: any(row.revision for row in engine.core.store.listing(kind="child").rows))
+    until(
+        engine, lambda: any(row.revision for row in engine.parts.store.listing(kind="child").rows)
+    )
     assert state_of(engine, "child") == ["hello"]
     engine.send("parent", "stop it")
     assert engine.wait("parent", PATIENCE).view == ["child", "cancelled"]
     assert engine.wait("child", PATIENCE).status == Status.CANCELLED
     assert engine.execution("child").parent == "parent"
-    assert engine.core.store.counts(["child"])["child"].messages == 0
+    assert engine.parts.store.counts(["child"])["child"].messages == 0
     assert not list(engine.dead_letters())
+
+
+def test_a_child_that_has_failed_is_over(engine: Engine) -> None:
+    def step(state: list[Any], message: Any) -> Any:
+        return Outcome(
+            state=[*state, message],
+            status=Status.FAILED,
+            result={"code": 51},
+            error=Failure("Declined", "too much"),
+        )
+
+    engine.register(Script(step, "child"))
+    engine.start("parent", "begin", id="parent")
+    assert engine.wait("parent", PATIENCE).view == ["child", "failed"]
+    assert engine.wait("child", PATIENCE).status == Status.FAILED
+    assert [each.id for each in engine.executions(status="failed")] == ["child"]
+    assert not list(engine.executions(status="stuck"))
+    with pytest.raises(ExecutionFailed, match=r"child.*has failed: Declined: too much") as caught:
+        engine.result("child", PATIENCE)
+    assert caught.value.ended
+    assert caught.value.data == {"code": 51}
+    with pytest.raises(ExecutionEnded):
+        engine.send("child", "more")
+    assert not engine.cancel("child")
+    assert engine.upkeep.purge(before=time.time() + 60) == 2
+    with pytest.raises(UnknownExecution):
+        engine.execution("child")
+
+
+def test_a_stuck_execution_is_not_over_and_goes_on(engine: Engine) -> None:
+    def step(state: list[Any], message: Any) -> Any:
+        if message == "hello":
+            failure = Failure("NoInk", "fill it")
+            return Outcome(state=[*state, message], status=Status.STUCK, error=failure)
+        return Outcome(state=[*state, message], status=Status.DONE, result=message)
+
+    engine.register(Script(step, "child"))
+    engine.start("child", "hello", id="child")
+    assert engine.wait("child", PATIENCE).status == Status.STUCK
+    with pytest.raises(ExecutionFailed, match=r"child.*is stuck: NoInk: fill it") as caught:
+        engine.result("child", PATIENCE)
+    assert not caught.value.ended
+    assert engine.upkeep.purge(before=time.time() + 60) == 0
+    engine.send("child", "filled")
+    until(engine, lambda: engine.execution("child").status == Status.DONE)
+    assert engine.result("child", PATIENCE) == "filled"
 
 
 class Refusing(Kept):

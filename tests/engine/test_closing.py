@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine import bodies, core
+from actorflow.engine import bodies, parts
 from actorflow.engine.clock import WALL
+from actorflow.engine.commit.entries import Append
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
-from actorflow.engine.execution.host import Host
-from actorflow.engine.execution.writing.entries import Append
+from actorflow.engine.executions.table import ExecutionTable
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
@@ -136,7 +136,7 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
     assert job.entered.wait(PATIENCE)
     for message in ("waiting", "stored"):
         if message == "stored":  # it is stored first where others have not been yet
-            engine.core.writer._unstored[Append("w", None, ())] = None
+            engine.parts.writer._unstored[Append("w", None, ())] = None
         threads.append(threading.Thread(target=push, args=(message,)))
         threads[-1].start()
         until(engine, lambda: len(inbox(engine, "w")) >= len(threads) - 1)
@@ -148,11 +148,11 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
     again = reopen().worker("w", collect, state=[])
     again.push_block("new")
     assert again.state()[-1] == "new"
-    assert "waiting" not in again.state(), "it was not stored, and its pusher was told"
+    assert "waiting" not in again.state(), "it was not stored, and its pusher got the error"
 
 
 def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> None:
-    """A run that was cut off while it was being committed: who waits hears how it ended."""
+    """A run that was cut off while it was being committed: waiters get the outcome."""
 
     class Slow(Kept):
         def __init__(self) -> None:
@@ -181,7 +181,7 @@ def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> Non
     thread = threading.Thread(target=push)
     thread.start()
     assert store.entered.wait(PATIENCE)
-    live = engine.core.host._live["w"]
+    live = engine.parts.table._live["w"]
     closing = threading.Thread(target=engine.close, args=(0.0,))
     closing.start()
     while not live.has_ended:
@@ -223,7 +223,7 @@ def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]
 
 EXIT = """
 import sys, threading
-from actorflow.engine import bodies, core
+from actorflow.engine import bodies, parts
 from actorflow.engine.clock import WALL
 from actorflow.engine.engine import Engine
 
@@ -289,7 +289,7 @@ class Stuck(Kept):
 def test_a_commit_that_hangs_is_left_behind_and_who_waits_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(core, "LAST_COMMIT", 0.05)
+    monkeypatch.setattr(parts, "LAST_COMMIT", 0.05)
     store = Stuck()
     engine = Engine(store)
     engine.register(Script())
@@ -317,7 +317,7 @@ def test_a_commit_that_hangs_is_left_behind_and_who_waits_is_told(
     assert store.entered.wait(PATIENCE)
     for thread in threads:
         thread.start()
-    writer = engine.core.writer
+    writer = engine.parts.writer
     end = monotonic() + PATIENCE
     while writer.waiting < len(calls):
         assert monotonic() < end, "they do not come"
@@ -431,7 +431,7 @@ def test_nothing_keeps_a_closed_engine_in_memory(store: Store | Path) -> None:
             engine.send("e", "go", kind="script")
             engine.worker("w", collect, state=[]).push_block("m", timeout=PATIENCE)
             until(engine, lambda: rows(engine, "tasks"))
-            return weakref.ref(engine.core)
+            return weakref.ref(engine.parts)
 
     gone = use()
     end = monotonic() + PATIENCE
@@ -463,15 +463,15 @@ def test_no_timer_of_a_closed_engine_is_looked_at_any_more(
 def test_what_comes_to_life_while_the_engine_is_closed_does_not_run(
     reopen: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, hook: str
 ) -> None:
-    """The host has told all executions to end when one more wakes up."""
+    """The table has stopped all executions when one more is loaded."""
     waking, told = threading.Event(), threading.Event()
-    close = Host.close
+    close = ExecutionTable.close
 
-    def close_host(host: Host, timeout: float) -> None:
-        close(host, timeout)
+    def close_table(table: ExecutionTable, timeout: float) -> None:
+        close(table, timeout)
         told.set()
 
-    monkeypatch.setattr(Host, "close", close_host)
+    monkeypatch.setattr(ExecutionTable, "close", close_table)
 
     class Late(Script):
         def hold(self, name: str) -> None:
@@ -499,7 +499,7 @@ def test_what_comes_to_life_while_the_engine_is_closed_does_not_run(
     engine.resume()
     armed = True
     processed = ThreadTicket()
-    engine.core.append("x", "script", ["late"], processed=processed)
+    engine.parts.sender.append("x", "script", ["late"], processed=processed)
     assert waking.wait(PATIENCE)
     engine.close()
     assert processed.wait(PATIENCE)

@@ -1,6 +1,6 @@
 """Which thread commits: a caller that waits anyway if it has time, never one that must not block.
 
-What nobody waits for goes with a commit of others.
+A change that nobody waits for goes with a commit of others.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.engine.commit import writer as writer_module
+from actorflow.engine.commit.deferred_changes import DeferredChanges, StartPredictor
+from actorflow.engine.commit.entries import Request
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
-from actorflow.engine.execution.writing import writer as writer_module
-from actorflow.engine.execution.writing.entries import Request
-from actorflow.engine.execution.writing.starters import Starters
-from actorflow.engine.execution.writing.unawaited import Unawaited
 from actorflow.engine.kind import Outcome, Status
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
+from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import PushTimeout
 from actorflow.runtime.lanes.pool import POOL
-from actorflow.runtime.lanes.relay import RELAY
+from actorflow.runtime.lanes.serial_lane import SERIAL_LANE
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, quiet, state_of, until
 
@@ -134,7 +134,7 @@ def test_only_the_states_of_durable_workers_wait_for_company(
         assert sent.wait(PATIENCE)  # the sender knows that it is stored, and may have more
         return [*state, message]
 
-    monkeypatch.setattr(Unawaited, "add", lambda _, request, _patience: kept.append(request))
+    monkeypatch.setattr(DeferredChanges, "add", lambda _, request, _patience: kept.append(request))
     with Engine(":memory:") as engine:
         engine.register(Quick(step))
         engine.send("x", "message", kind="script")
@@ -151,7 +151,7 @@ def test_what_nobody_waits_for_is_committed_with_others_or_alone_once_nothing_el
         looked.set()
         return busy[0]
 
-    kept = Unawaited(is_busy, alone.set)
+    kept = DeferredChanges(is_busy, alone.set, SYSTEM)
     request = Request(Change("x"), None, insist=True)
     kept.add(request, 0.006)
     assert looked.wait(PATIENCE)
@@ -167,7 +167,7 @@ def test_what_nobody_waits_for_is_committed_with_others_or_alone_once_nothing_el
 
 def test_what_has_little_patience_does_not_wait_as_long_as_what_was_there_before() -> None:
     alone = threading.Event()
-    kept = Unawaited(lambda: False, alone.set)
+    kept = DeferredChanges(lambda: False, alone.set, SYSTEM)
     requests = [Request(Change(name), None, insist=True) for name in "xy"]
     kept.add(requests[0], 10 * PATIENCE)
     kept.add(requests[1], 0.001)
@@ -194,14 +194,14 @@ class Grouped(MemoryStore):
 def kept(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Make every change expect another start, however long it takes; say when one waits for it."""
     kept = threading.Event()
-    add = Unawaited.add
+    add = DeferredChanges.add
 
-    def noted(unawaited: Unawaited, request: Request, patience: float) -> None:
-        add(unawaited, request, patience)
+    def noted(deferred: DeferredChanges, request: Request, patience: float) -> None:
+        add(deferred, request, patience)
         kept.set()
 
-    monkeypatch.setattr(Unawaited, "add", noted)
-    monkeypatch.setattr(Starters, "expected", lambda _, _now: True)
+    monkeypatch.setattr(DeferredChanges, "add", noted)
+    monkeypatch.setattr(StartPredictor, "expected", lambda _, _now: True)
     monkeypatch.setattr(writer_module, "_UNSTARTED", 10 * PATIENCE)
     return kept
 
@@ -242,7 +242,7 @@ def test_what_somebody_waits_for_does_not_wait_for_a_start(kept: threading.Event
 
         def wait() -> None:
             ticket = ThreadTicket()
-            engine.core.watchers.add("x", ticket)
+            engine.parts.waiters.add("x", ticket)
             waiting.set()
             found.append(ticket.wait(PATIENCE))
 
@@ -260,8 +260,8 @@ def test_what_waits_for_a_start_that_does_not_come_is_committed_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     missed = threading.Event()
-    monkeypatch.setattr(Starters, "expected", lambda _, _now: True)
-    monkeypatch.setattr(Starters, "miss", lambda _: missed.set())
+    monkeypatch.setattr(StartPredictor, "expected", lambda _, _now: True)
+    monkeypatch.setattr(StartPredictor, "missed", lambda _: missed.set())
     with Engine(MemoryStore()) as engine:
         engine.register(Quick())
         engine.start("script", "a", id="x")
@@ -271,19 +271,19 @@ def test_what_waits_for_a_start_that_does_not_come_is_committed_alone(
 
 
 def test_starts_are_expected_after_some_that_came_soon() -> None:
-    starters = Starters()
+    starts = StartPredictor()
     found = []
     for now in range(6):
-        starters.come(now, 1.5)
-        found.append(starters.expected(now))
+        starts.arrived(now, 1.5)
+        found.append(starts.expected(now))
     assert found == [False, False, False, True, True, True]
-    starters.miss()
-    assert not starters.expected(5.0)
+    starts.missed()
+    assert not starts.expected(5.0)
     for now in range(6, 10):
-        starters.come(now, 1.5)
-    assert starters.expected(9.0)
-    starters.come(19.0, 1.5)  # late
-    assert not starters.expected(19.0)
+        starts.arrived(now, 1.5)
+    assert starts.expected(9.0)
+    starts.arrived(19.0, 1.5)  # late
+    assert not starts.expected(19.0)
 
 
 # Runs that wait for each other.
@@ -315,19 +315,19 @@ def test_runs_of_one_thread_are_committed_together(monkeypatch: pytest.MonkeyPat
         threads = [push(0)]
         assert begun.wait(PATIENCE)
         threads += [push(number) for number in range(1, 6)]
-        until(engine, lambda: len(RELAY.ready) == 5)
-        before = engine.core.writer.commits
+        until(engine, lambda: len(SERIAL_LANE.ready) == 5)
+        before = engine.parts.writer.commits
         go.set()
         for thread in threads:
             thread.join(PATIENCE)
-        assert engine.core.writer.commits == before + 1
-        assert all(engine.core.row(name).revision == 2 for name in names)
+        assert engine.parts.writer.commits == before + 1
+        assert all(engine.parts.row(name).revision == 2 for name in names)
 
 
 def test_a_run_that_is_to_be_committed_with_others_learns_that_the_engine_is_closed() -> None:
     told: list[Any] = []
     engine = Engine(MemoryStore())
-    writer = engine.core.writer
+    writer = engine.parts.writer
     request = Request(Change("x"), lambda _change, error: told.append(error), insist=True)
     writer._together.append(request)
     assert writer.waiting >= 1

@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.behaviours import (
+    Base,
+    Bounded,
+    Dedup,
+    Expire,
+    Fair,
+    Priority,
+    Queue,
+    Rate,
+    Stack,
+    Unique,
+)
 from actorflow.engine.errors import EngineClosed, NotStorable
 from actorflow.runtime.errors import (
     BadJob,
@@ -17,7 +29,6 @@ from actorflow.runtime.errors import (
     PushTimeout,
     Replaced,
 )
-from behaviours import Base, Bounded, Expire, Queue, Stack, Unique
 from tests.engine.kinds import PATIENCE, collect, inbox, quiet, until
 
 if TYPE_CHECKING:
@@ -279,7 +290,7 @@ def test_what_expires_is_consumed_although_no_run_follows(
     worker.push_ack("too late")
     clock.advance(20.0)
     gate.opened.set()
-    live = engine.core.host._live["w"]
+    live = engine.parts.table._live["w"]
     while not inbox(engine, "w").is_idle or not live.displaced:
         quiet(engine)
     clock.advance(1.0)  # the sweep
@@ -311,7 +322,7 @@ def test_bad_options_are_refused_at_once(engine: Engine) -> None:
     calls: list[tuple[Callable[[], Any], type[Exception], str]] = [
         (lambda: engine.worker("w", collect), BadOption, "already"),
         (lambda: engine.worker("a", nullary), BadJob, "cannot be a job"),
-        (lambda: engine.worker("a", collect, behaviour=Queue()), BadOption, "behaviour=lambda"),
+        (lambda: engine.worker("a", collect, behaviour=7), BadOption, "behaviour=Queue"),
         (lambda: engine.worker("a", collect, state=object()), NotStorable, "plain data"),
         (lambda: engine.worker("a", collect, on_failure="ignore"), BadOption, "not a policy"),
         (
@@ -440,3 +451,94 @@ def test_the_log_of_a_dead_letter_names_its_execution_and_error(
     assert "execution='orders'" in records[0].getMessage()
     assert "RunFailed" not in caplog.text
     assert "ValueError: poison" in caplog.text
+
+
+def test_a_deduplication_window_survives_a_restart(
+    reopen: Callable[..., Engine], clock: VirtualClock
+) -> None:
+    def start(engine: Engine) -> Any:
+        inbox = lambda: Dedup(Queue(), within=60.0, key=lambda order: order["id"])  # noqa: E731
+        return engine.worker("w", collect, state=[], behaviour=inbox)
+
+    worker = start(reopen())
+    worker.push_block({"id": "a"})
+    worker.push_block({"id": "b"})
+    clock.advance(30.0)
+    worker = start(reopen())
+    worker.push_ack({"id": "a"})
+    worker.push_block({"id": "c"})
+    assert [order["id"] for order in worker.state()] == ["a", "b", "c"]
+    clock.advance(31.0)
+    worker = start(reopen())
+    worker.push_block({"id": "a"})
+    assert [order["id"] for order in worker.state()] == ["a", "b", "c", "a"]
+    assert not list(worker.dead_letters)
+
+
+def test_a_message_that_was_not_committed_is_no_duplicate_of_itself(
+    reopen: Callable[..., Engine],
+) -> None:
+    def start(engine: Engine, job: Any) -> Any:
+        return engine.worker("w", job, state=[], behaviour=lambda: Dedup(Queue(), within=60.0))
+
+    gate = Gate()
+    engine = reopen()
+    worker = start(engine, gate)
+    worker.push("a")
+    assert gate.entered.wait(PATIENCE)
+    worker.push_ack("b")
+    gate.opened.set()
+    engine = reopen()
+    worker = start(engine, collect)
+    engine.resume()
+    until(engine, lambda: worker.depth() == 0)
+    assert sorted(worker.state()) == ["a", "b"]
+
+
+def test_a_bucket_of_tokens_survives_a_restart_and_regains_what_it_has_missed(
+    reopen: Callable[..., Engine], clock: VirtualClock
+) -> None:
+    def start(engine: Engine) -> Any:
+        inbox = lambda: Rate(Queue(), 0.1, burst=2)  # noqa: E731
+        return engine.worker("w", collect, state=[], behaviour=inbox)
+
+    worker = start(reopen())
+    worker.push_block(1)
+    worker.push_block(2)
+    engine = reopen()
+    worker = start(engine)
+    worker.push_ack(3)
+    clock.advance(9.0)
+    assert worker.state() == [1, 2]
+    clock.advance(1.0)
+    until(engine, lambda: worker.state() == [1, 2, 3])
+    clock.advance(5.0)
+    engine = reopen()
+    worker = start(engine)
+    worker.push_ack(4)
+    clock.advance(4.0)
+    assert worker.state() == [1, 2, 3]
+    clock.advance(1.0)
+    until(engine, lambda: worker.state() == [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    "inbox",
+    [
+        lambda: Priority(key=lambda message: -message),
+        lambda: Rate(Queue(), 10_000, key=lambda message: message),
+        lambda: Rate(Rate(Queue(), 10_000, key=lambda message: message), 10_000, burst=40),
+        lambda: Fair(key=lambda message: message % 3),
+        Stack,
+    ],
+    ids=["priority", "rate", "two rates", "fair", "stack"],
+)
+def test_messages_that_overtake_each_other_are_all_processed(
+    reopen: Callable[..., Engine], inbox: Any
+) -> None:
+    engine = reopen()
+    worker = engine.worker("w", collect, state=[], behaviour=inbox)
+    for number in range(40):
+        worker.push_ack(number)
+    until(engine, lambda: len(worker.state()) + len(worker.dead_letters) == 40)
+    assert sorted(worker.state()) == list(range(40))

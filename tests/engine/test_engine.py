@@ -20,7 +20,7 @@ from actorflow.engine.errors import (
     UnknownExecution,
     WaitTimeout,
 )
-from actorflow.engine.execution import backlog, host
+from actorflow.engine.executions import recovery, table
 from actorflow.engine.kind import Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import BadOption
@@ -42,7 +42,7 @@ def test_messages_make_an_execution_and_change_its_state(engine: Engine) -> None
     script.wait(2)
     quiet(engine)
     assert state_of(engine, "x") == [1, 2]
-    assert engine.core.row("x").kind == "script"
+    assert engine.parts.row("x").kind == "script"
 
 
 def test_emitted_messages_arrive_and_make_executions(engine: Engine) -> None:
@@ -56,7 +56,7 @@ def test_emitted_messages_arrive_and_make_executions(engine: Engine) -> None:
 
     engine.register(Script(step))
     engine.send("x5", 5, kind="script")
-    until(engine, lambda: engine.core.store.execution("x0"))
+    until(engine, lambda: engine.parts.store.execution("x0"))
     assert engine.wait("x0", timeout=PATIENCE).status == "done"
     assert state_of(engine, "x3") == [3]
 
@@ -75,7 +75,7 @@ def test_a_run_that_loses_the_race_is_done_again_on_the_newer_state(engine: Engi
     assert entered.wait(PATIENCE)
     done = threading.Event()
     theirs = Change("x", kind="script", expected=0, state=script.encode(["theirs"]), at=1.0)
-    engine.core.writer.submit(theirs, lambda _change, _error: done.set())
+    engine.parts.writer.submit(theirs, lambda _change, _error: done.set())
     assert done.wait(PATIENCE)
     go.set()
     script.wait(2)
@@ -113,10 +113,10 @@ def test_a_run_under_way_is_thrown_away_by_cancel(engine: Engine, clock: Virtual
     assert entered.wait(PATIENCE)
     assert engine.cancel("x")
     go.set()
-    while engine.core.host.find("x") is not None:
+    while engine.parts.table.find("x") is not None:
         quiet(engine)
         clock.advance(1.0)
-    assert engine.core.row("x").status == "cancelled"
+    assert engine.parts.row("x").status == "cancelled"
     assert state_of(engine, "x") is None
 
 
@@ -153,7 +153,7 @@ def test_an_unknown_execution_is_named_with_those_like_it(engine: Engine) -> Non
     engine.register(Script())
     engine.send("order-1", 1, kind="script")
     with pytest.raises(UnknownExecution, match="order-1"):
-        engine.core.row("order-2")
+        engine.parts.row("order-2")
 
 
 def test_messages_wait_for_their_kind_and_keep_their_order(reopen: Callable[..., Engine]) -> None:
@@ -181,7 +181,7 @@ def test_executions_retire_when_idle_and_come_back(clock: VirtualClock) -> None:
             for number in range(100):
                 engine.send(f"x{number}", round_, kind="script")
             script.wait(100 * round_)
-            while len(engine.core.host) > 10:
+            while len(engine.parts.table) > 10:
                 quiet(engine)
                 clock.advance(1.0)
         assert all(state_of(engine, f"x{number}") == [1, 2, 3] for number in range(100))
@@ -191,13 +191,13 @@ def test_executions_retire_as_fast_as_others_come(
     clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without any time passing in between."""
-    monkeypatch.setattr(host, "_SWEPT", 5)
+    monkeypatch.setattr(table, "_SWEPT", 5)
     with Engine(clock=clock, max_live=10) as engine:
         engine.register(Script())
         for number in range(100):
             engine.send(f"x{number}", 1, kind="script")
             quiet(engine)
-        assert len(engine.core.host) < 25
+        assert len(engine.parts.table) < 25
         assert all(state_of(engine, f"x{number}") == [1] for number in range(100))
 
 
@@ -236,8 +236,8 @@ def test_ended_executions_are_purged_by_age_with_their_history(clock: VirtualClo
         engine.wait("x", timeout=PATIENCE)
         assert engine.upkeep.purge(before=clock.now() - 1) == 0
         clock.advance(4_000.0)
-        until(engine, lambda: engine.core.store.execution("x") is None)
-        assert engine.core.store.history("x").rows == []
+        until(engine, lambda: engine.parts.store.execution("x") is None)
+        assert engine.parts.store.history("x").rows == []
 
 
 def test_a_purge_by_hand_counts(engine: Engine, clock: VirtualClock) -> None:
@@ -362,7 +362,7 @@ def test_closing_a_full_engine_does_not_hang(clock: VirtualClock) -> None:
         worker.push_ack("refused")
     with pytest.raises(StoreFull):
         worker.push_block("refused")
-    until(engine, lambda: engine.core.writer.waiting)
+    until(engine, lambda: engine.parts.writer.waiting)
     engine.close()
     thread.join(PATIENCE)
     assert told == [1]
@@ -380,7 +380,7 @@ def test_a_change_that_cannot_be_stored_does_not_harm_others(clock: VirtualClock
         store.entered.clear()
         worker.push(0)
         assert store.entered.wait(PATIENCE)
-        engine.core.writer.submit(Change("poison"), lambda _change, error: errors.append(error))
+        engine.parts.writer.submit(Change("poison"), lambda _change, error: errors.append(error))
         worker.push(1)
         store.gate.set()
         worker.push_block(2)
@@ -398,7 +398,7 @@ def test_statistics_are_a_picture(engine: Engine) -> None:
 def test_many_executions_are_recovered_page_by_page_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actorflow.engine.execution.backlog._PAGE", 3)
+    monkeypatch.setattr("actorflow.engine.executions.recovery._PAGE", 3)
     names = [f"x{number}" for number in range(20)]
     with Engine(tmp_path / "e.db") as engine:
         for text in ("first", "second"):
@@ -413,14 +413,18 @@ def test_many_executions_are_recovered_page_by_page_in_order(
 
     script = Script(step)
     kept: list[Any] = []  # what reads the second page
+
+    def submit(runnable: Any) -> None:
+        kept.append(runnable) if isinstance(runnable, recovery._Later) else POOL.submit(runnable)
+
     with Engine(tmp_path / "e.db") as engine:
         engine.register(script)
         with monkeypatch.context() as patch:
-            patch.setattr(backlog, "POOL", SimpleNamespace(submit=kept.append))
+            patch.setattr(engine.parts.environment, "pool", SimpleNamespace(submit=submit))
             engine.resume()
             until(engine, lambda: kept)
         assert entered.wait(PATIENCE)
-        assert len(engine.core.host) < len(names)
+        assert len(engine.parts.table) < len(names)
         for name in reversed(names):  # the last ones have not been woken yet
             engine.send(name, "third")
         POOL.submit(kept.pop())
@@ -476,10 +480,10 @@ def test_an_engine_in_an_async_with_block(clock: VirtualClock) -> None:
 
 
 def test_wait_returns_the_execution_as_it_is_stored(tmp_path: Path) -> None:
-    """Whoever waits is told what the commit has left, without reading it."""
+    """Waiters get the state that the commit has left, without reading the store."""
     with Engine(tmp_path / "s.db") as engine:
         engine.register(Script(lambda state, _: Outcome(state=state, status=Status.DONE, result=7)))
         engine.send("early", 1, kind="script")
         ended = engine.wait("early", PATIENCE)
-        assert ended._row == engine.core.store.execution("early")
+        assert ended._row == engine.parts.store.execution("early")
         assert ended.result == 7

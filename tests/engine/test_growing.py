@@ -1,4 +1,4 @@
-"""States that grow: a kind returns what was added, and gets all of it back."""
+"""States that grow: a kind returns only the additions, and gets the whole state back."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_state_grows_over_restarts(reopen: Callable[..., Engine]) -> None:
             send(engine, lines[-1])
             assert engine.execution("it").view == lines
     copy = MemoryStore()
-    import_lines(copy, export_lines(engine.core.store))
+    import_lines(copy, export_lines(engine.parts.store))
     row = copy.execution("it")
     assert row is not None
     assert Log().view(row, copy) == lines

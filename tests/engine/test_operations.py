@@ -1,4 +1,4 @@
-"""A store as JSON lines and back, and the metrics of an engine. Commands: tests/web."""
+"""A store as JSON lines and back, and the metrics of an engine. Commands: tests/api."""
 
 from __future__ import annotations
 

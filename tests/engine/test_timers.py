@@ -111,10 +111,10 @@ def test_thousands_that_are_due_at_once_fire_in_few_commits(
     done = threading.Event()
 
     def committed(change: Change, _error: Exception | None) -> None:
-        engine.core.timers.added(change.timers)
+        engine.parts.timers.added(change.timers)
         done.set()
 
-    engine.core.writer.submit(change, committed)
+    engine.parts.writer.submit(change, committed)
     assert done.wait(PATIENCE)
     clock.advance(1.0)
     script.wait(5_000)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.outcome import RunOutcome
-    from actorflow.flows.execution.state import Execution
+    from actorflow.flows.execution.run import RunOutcome
+    from actorflow.flows.execution.state import ExecutionState
 
 ACTS: dict[str, Callable[..., object]] = {
     "cancel": lambda driver, nid="0": driver.cancel(nid),
@@ -28,7 +28,7 @@ ACTS: dict[str, Callable[..., object]] = {
 }
 
 
-def run(state: Execution, messages: Iterable[Message], **options: Any) -> RunOutcome:
+def run(state: ExecutionState, messages: Iterable[Message], **options: Any) -> RunOutcome:
     """Do one run with all procedures."""
     return one_run(state, messages, procedures=all_procedures(), **options)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.tasks.task import HOLD
 
 if TYPE_CHECKING:
     from actorflow.flows.service.taskers import FlowTask

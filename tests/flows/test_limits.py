@@ -9,8 +9,8 @@ import pytest
 from actorflow.flows.errors import BadPayload, FlowError, LimitExceeded, check_payload
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.requests import launch_message
-from actorflow.flows.execution.state import Execution, Status
-from actorflow.flows.language.checking import EmptyFlow, check_text, check_tree
+from actorflow.flows.execution.state import ExecutionState, FlowStatus
+from actorflow.flows.language.checks import EmptyFlow, check_text, check_tree
 from actorflow.flows.language.parser import FlowSyntaxError, parse
 from actorflow.flows.limits import LIMITS, Limits
 from actorflow.flows.service.library import Library
@@ -115,7 +115,7 @@ SMALL = Limits(elements=100, characters=1_000, depth=20, nodes=60, tree_depth=30
 
 def failure(text: str, limits: Limits = LIMITS, **payload: Any) -> str:
     """Run a flow; return the class and the text of its failure, or nothing."""
-    state, inbox = Execution("x"), [launch_message("x", parse(text), payload=payload)]
+    state, inbox = ExecutionState("x"), [launch_message("x", parse(text), payload=payload)]
     for _ in range(200):
         outcome = run(state, inbox, now=0.0, limits=limits)
         state, inbox = decode(encode(outcome.state)), outcome.leftover
@@ -227,7 +227,7 @@ def test_what_makes_no_sense_is_an_error_of_the_flow(flow: str) -> None:
 
 
 def test_a_limit_can_be_handled() -> None:
-    state = Execution("x")
+    state = ExecutionState("x")
     flow = "sequence on_error: (def msg err \\ err.kla)\n  range 1000000000"
     outcome = run(state, [launch_message("x", parse(flow))], now=0.0)
     assert outcome.payload == {"ret": "LimitExceeded"}
@@ -255,19 +255,19 @@ def test_an_execution_has_only_so_many_nodes(flow: str) -> None:
 def test_what_failed_for_want_of_room_can_be_cancelled() -> None:
     tree = parse("define f \\ f _\nf _")
     outcome = run(
-        Execution("x"), [launch_message("x", tree)], now=0.0, limits=SMALL, max_messages=999
+        ExecutionState("x"), [launch_message("x", tree)], now=0.0, limits=SMALL, max_messages=999
     )
-    assert outcome.status == Status.FAILED
+    assert outcome.status == FlowStatus.FAILED
     cancel = {"point": "cancel", "nid": "0", "exid": "x"}
     ended = run(outcome.state, [cancel], now=0.0, limits=SMALL, max_messages=999)
-    assert ended.status == Status.TERMINATED
+    assert ended.status == FlowStatus.TERMINATED
     assert len(ended.state.nodes) == 1
 
 
 def test_a_subflow_that_grafts_itself_ends() -> None:
     loader = Library().with_subflow("", "again", parse("sequence\n  graft 'again'"))
     outcome = run(
-        Execution("x"),
+        ExecutionState("x"),
         [launch_message("x", parse("graft 'again'"))],
         now=0.0,
         limits=SMALL,
@@ -281,7 +281,7 @@ def test_a_subflow_that_grafts_itself_ends() -> None:
 
 
 def test_an_execution_that_has_grown_too_large_starts_no_new_nodes() -> None:
-    """It grows by little with each message; what is stored is compared at each run."""
+    """It grows by little with each message; the stored size is compared at each run."""
     flow = "set f.l []\nloop\n  push f.l 'a text of thirty characters...'"
     limits = Limits(state=20_000)
     found = failure(flow, limits)
@@ -306,8 +306,8 @@ def test_a_duration_has_an_end(string: str) -> None:
 @pytest.mark.parametrize("flow", ["loop\n  1", "until false\n  1", "define f \\ f _\nf _"])
 def test_a_loop_without_end_leaves_when_its_budget_is_used_up(flow: str) -> None:
     """Other executions go on while one loops: each run of it ends by itself."""
-    looping = Execution("x"), [launch_message("x", parse(flow))]
-    other = Execution("y"), [launch_message("y", parse("sequence\n" + "  1\n" * 50))]
+    looping = ExecutionState("x"), [launch_message("x", parse(flow))]
+    other = ExecutionState("y"), [launch_message("y", parse("sequence\n" + "  1\n" * 50))]
     rounds = 0
     while not other[0].terminated:
         budget = iter([True] * 20 + [False])

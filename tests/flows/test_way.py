@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.execution.loop import run
 from actorflow.flows.execution.requests import launch_message
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import all_procedures
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from actorflow.flows.execution.outcome import RunOutcome
+    from actorflow.flows.execution.run import RunOutcome
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs/development.md"
@@ -52,7 +52,7 @@ def rooms(modules: list[str]) -> list[str]:
 def launched() -> Callable[[], RunOutcome]:
     message = launch_message("x", parse(FLOW), payload={"price": 21})
     procedures = all_procedures()
-    return lambda: run(Execution("x"), [message], procedures=procedures, now=0.0)
+    return lambda: run(ExecutionState("x"), [message], procedures=procedures, now=0.0)
 
 
 def test_a_text_is_read_in_the_language_room_alone() -> None:

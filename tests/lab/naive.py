@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from behaviours import Rejected, WouldBlock
+from actorflow.behaviours import Rejected, WouldBlock
 from tests.behaviours.compositions import Part, modelled
 from tests.behaviours.models import Entry, World
 

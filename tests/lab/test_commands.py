@@ -14,7 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from actorflow.lab import commands
+from actorflow.lab.commands import running, searching
+from actorflow.lab.report.gallery import FIGURES
 from actorflow.lab.run.simulate import simulate
+from actorflow.runtime.errors import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +46,7 @@ def test_simulate_prints_a_table_and_writes_files(tmp_path: Path) -> None:
     assert paths["csv"].read_text().count("\n") == 4
     assert "poisson(2000, duration=1s)" in paths["html"].read_text()
     names = {path.name for path in (tmp_path / "pictures").iterdir()}
-    assert names == {"latency.png", "batches.png", "depth.png", "frontier.png"}
+    assert names == {f"{name}.png" for name in FIGURES}
 
 
 def test_without_a_policy_all_are_tried() -> None:
@@ -76,7 +79,7 @@ def picky(batch, state):
     if any(message[0] % 2 for message in batch):
         raise ValueError("odd")
 """
-MEASURE = ("measure", "-t", "constant(2000, duration=10ms)", "queue")
+MEASURE = ("measure", "--max-lag", "100%", "-t", "constant(2000, duration=10ms)", "queue")
 
 
 @pytest.fixture
@@ -109,9 +112,9 @@ def test_a_job_that_always_fails_ends_with_its_exception() -> None:
     done = lab(*MEASURE, "--job", "my_lab_jobs:broken", "--json", "-")
     assert done.exit_code == 1
     assert 'my_lab_jobs.py", line 12, in broken' in done.stderr
-    assert "error: not one of 20 messages was processed with queue" in done.stderr
+    assert "actorflow: not one of 20 messages was processed with queue" in done.stderr
     assert "ValueError: no disk" in done.stderr
-    assert "actorflow" not in done.stderr
+    assert "actorflow/" not in done.stderr  # no frames of the library
     assert json.loads(done.stdout)["complete"] is False
     forgotten = lab(*MEASURE, "--job", "my_lab_jobs:save")
     assert forgotten.exit_code == 1
@@ -145,7 +148,7 @@ def test_advise_prints_code_to_paste() -> None:
     assert len(programs) == 2
     for program in programs:
         space: dict[str, Any] = {}
-        exec(program, space)  # noqa: S102 - exactly what is printed, and nothing else
+        exec(program, space)  # noqa: S102 - exactly the printed program, and nothing else
         with space["worker"] as worker:
             worker.push_block((1, 2, 3.0, 4.0))
 
@@ -191,11 +194,98 @@ def test_figures_without_matplotlib_say_what_to_install(option: str, tmp_path: P
     target = str(tmp_path / "report")
     done = run("-c", script, "lab", "simulate", *QUICK, "queue", option, target)
     assert done.returncode == 1
-    assert "figures need matplotlib: pip install 'actorflow[lab]'" in done.stderr
+    assert f"figures need matplotlib: {install_hint('lab')}" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""  # it is said before anything runs
     done = run("-c", script, "lab", "simulate", *QUICK, "queue")
     assert done.returncode == 0, done.stderr
+
+
+def test_two_policies_are_compared() -> None:
+    done = lab("compare", *QUICK, "linger(queue, 5ms)", "queue", "--on", "p99, busy")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"p99: .* worse \(\+", done.output)
+    assert re.search(r"busy: .* better \(-", done.output)
+    assert "Traceback" not in lab("compare", *QUICK, "queue", "stack", "--on", "p98").output
+
+
+def test_the_capacity_is_printed_drawn_and_written(tmp_path: Path) -> None:
+    traffic = ("-t", "poisson(200)", "-s", "20ms")
+    done = lab(
+        "capacity", *traffic, "-g", "p99 < 50ms", "chunk(queue, 2)", "--figures", str(tmp_path),
+        "--json", str(tmp_path / "c.json"),
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert re.search(r"chunk\(queue, 2\) sustains \d+ messages/s", done.output)
+    assert "goals met" in done.output
+    assert (tmp_path / "capacity.png").stat().st_size > 10_000
+    [found] = json.loads((tmp_path / "c.json").read_text())
+    assert 30 < found["rate"] < 100
+
+
+def test_a_trace_is_fitted(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    rows = [{"time": n, "batch": n % 9 + 1, "took": 0.002 + (n % 9 + 1) / 1e5} for n in range(50)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = lab("fit", str(path))
+    assert done.exit_code == 0
+    assert "--service '2ms + 10us*n'" in done.output
+    assert lab("fit", str(tmp_path / "gone.jsonl")).exit_code == 2
+
+
+def test_batches_are_written_for_perfetto(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    done = lab("simulate", *QUICK, "queue", "unique", "--perfetto", str(path), "--concurrency", "2")
+    assert done.exit_code == 0, done.output
+    events = json.loads(path.read_text())["traceEvents"]
+    calls = [each for each in events if each["ph"] == "X"]
+    assert {each["tid"] for each in calls} <= {0, 1}
+    assert {each["pid"] for each in calls} == {1, 2}
+    assert sum(each["args"]["size"] for each in calls if each["pid"] == 1) > 1_900
+
+
+def test_precision_and_goodput_are_shown() -> None:
+    done = lab("simulate", *QUICK, "queue", "--precision", "10%", "--within", "5ms", "--price", "2")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"queue: \d[\d.]*% in 5ms, [\d,]+ messages/s", done.output)
+    assert "±" in done.output
+    assert "executors cost" in done.output
+    assert "queue: p99 is batch" in done.output
+    few = lab("simulate", "-t", "constant(93, duration=1s)", "-s", "1ms", "queue")
+    assert "n/a (needs 459)" in few.output
+    assert lab("simulate", *QUICK, "queue", "--within", "5").exit_code == 2
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_measurement_passes_or_fails_its_goal() -> None:
+    options = ("--job", "my_lab_jobs:alone", "--repetitions", "1", "--goal", "p50 < 1h, p99 < 1h")
+    done = lab(*MEASURE, *options)
+    assert done.exit_code == 0, done.output
+    assert "queue: p50 < 3600s: pass" in done.output or "p50 < 3,600s: pass" in done.output
+    assert "p99 < 3,600s: undecided" in done.output  # 20 messages are too few
+    assert "the generator was late by" in done.output
+    assert lab(*MEASURE, *options, "--max-lag", "1").exit_code == 2
+
+
+def test_a_behaviour_of_your_own_is_named_by_its_module(tmp_path: Path) -> None:
+    (tmp_path / "my_lab_policies.py").write_text(
+        "from actorflow.behaviours import Chunk, Queue\n"
+        "class Pairs(Chunk):\n"
+        "    def __init__(self, size: int = 2) -> None:\n"
+        "        super().__init__(Queue(), size)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "actorflow.cli", "lab", "simulate", *QUICK,
+         "my_lab_policies:Pairs", "linger(my_lab_policies:Pairs(3), 5ms)", "--json", "-"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True,
+        timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["results"]
+    assert [each["batch_max"] for each in found] == [2, 3]
+    wrong = lab("simulate", *QUICK, "no_such_module:Pairs")
+    assert wrong.exit_code == 2
+    assert "cannot import 'no_such_module:Pairs'" in wrong.stderr
 
 
 def test_policies_lists_what_there_is() -> None:
@@ -248,7 +338,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             raise KeyboardInterrupt
         return simulate(traffic, service, policy, **options)
 
-    monkeypatch.setattr(commands, "simulate", interrupted)
+    monkeypatch.setattr(running, "simulate", interrupted)
     path = tmp_path / "r.json"
     done = lab("simulate", *QUICK, "queue", "unique", "stack", "fair", "--json", str(path))
     assert done.exit_code == 130
@@ -262,8 +352,8 @@ def test_ctrl_c_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "simulate", interrupted)
-    monkeypatch.setattr(commands, "advise", interrupted)
+    monkeypatch.setattr(running, "simulate", interrupted)
+    monkeypatch.setattr(searching, "advise", interrupted)
     assert lab("simulate", *QUICK, "queue").exit_code == 130
     assert lab("advise", *QUICK, "-g", "no loss").exit_code == 130
 

@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Adaptive, Queue, Unique
 from actorflow.lab.models.service import ServiceFailure
 from actorflow.lab.models.traffic import Given
-from actorflow.lab.run.measure import measure
-from actorflow.lab.run.repetitions import combine
+from actorflow.lab.run import measure as module
+from actorflow.lab.run.goals import parse_goals
+from actorflow.lab.run.repeats import combine
 from actorflow.lab.run.result import RunFailed
 from actorflow.lab.run.simulate import simulate
-from behaviours import Adaptive, Queue, Unique
+from actorflow.lab.run.verdicts import judge
 
+# Other processes may keep this machine busy, so that the generator is late.
+measure = partial(module.measure, max_lag=100.0)
 NOW: Any = Given([(number % 7, number % 2, 3.0, 0.0) for number in range(1_000)])
 
 
@@ -33,6 +37,23 @@ def test_every_message_is_accounted_for(text: str) -> None:
     assert result.batch_max == max(map(len, seen))
     assert 0 < result.latency["p50"] <= result.latency["max"]
     assert result.memory == 3.0 * result.peak_depth
+
+
+@pytest.mark.parametrize("when_full", ["reject", "drop_oldest", "drop_newest"])
+@pytest.mark.parametrize("text", ["bounded({}, 2, {})", "chunk(bounded({}, 2, {}), 1)"])
+def test_no_more_than_the_bound_is_ever_waiting(text: str, when_full: str) -> None:
+    pushed, started = threading.Event(), threading.Event()
+
+    def job(batch: list[Any]) -> None:
+        if not started.is_set():
+            started.set()
+            pushed.wait(20)
+
+    result = measure(
+        NOW, job, text.format("queue", when_full), repetitions=1, progress=lambda _: pushed.set()
+    )
+    assert result.batches > 1
+    assert result.peak_depth <= 2
 
 
 def test_repetitions_give_intervals() -> None:
@@ -163,7 +184,7 @@ def test_a_coroutine_function_is_awaited() -> None:
 
 
 class Counter(af.Executor):
-    """Counts messages, from where it is told to."""
+    """Counts messages, starting from a given number."""
 
     def __init__(self, begun: list[str]) -> None:
         self.begun = begun
@@ -221,8 +242,13 @@ def test_a_job_that_cannot_be_called_as_one_is_refused() -> None:
 
 
 def test_repetitions_are_averaged_in_every_figure() -> None:
-    one = simulate("poisson(500, duration=2s)", "1ms*n", "chunk(queue, 1)", seed=1)
-    two = simulate("poisson(900, duration=2s)", "1ms*n", "bounded(queue, 1, drop_oldest)", seed=2)
+    one = simulate(
+        "poisson(500, duration=2s, priorities=uniform(10))", "1ms*n", "chunk(queue, 1)", seed=1
+    )
+    two = simulate(
+        "poisson(900, duration=2s, priorities=uniform(10))", "1ms*n",
+        "bounded(queue, 1, drop_oldest)", seed=2,
+    )  # fmt: skip
     both = combine([one, two])
     assert both.curve[-1][1] == pytest.approx((one.carried + two.carried) / 2)
     assert [share for _, share in both.curve] == sorted(share for _, share in both.curve)
@@ -261,4 +287,46 @@ def test_a_worker_tells_its_behaviour_how_long_calls_took(options: Any) -> None:
     with af.spawn(lambda _batch, _state: None, behaviour=adaptive, **options) as worker:
         for message in "abc":
             worker.push_block(message, timeout=None)
-    assert adaptive._sums[0] == pytest.approx(1 + 0.98 + 0.98**2)
+    assert adaptive._calls.count == pytest.approx(1 + 0.98 + 0.98**2)
+
+
+def test_a_run_whose_generator_was_too_late_is_rejected() -> None:
+    runs: list[int] = []
+    with pytest.raises(RunFailed, match=r"the generator was late by .* stop what else"):
+        module.measure(NOW, lambda batch: runs.append(len(batch)), "queue", max_lag=-1.0)
+    assert sum(runs) == 3_000  # it was tried three times
+
+
+def test_several_batches_run_at_once() -> None:
+    both = threading.Barrier(2)
+    result = measure(
+        Given([(0, 0, 1.0, 0.0)] * 2), lambda _: both.wait(20) and None, "chunk(queue, 1)",
+        repetitions=1, concurrency=2,
+    )  # fmt: skip
+    assert result.processed == 2
+    assert result.executors == 2
+
+
+def test_a_job_that_keeps_the_interpreter_busy_is_measured() -> None:
+    def spin(batch: list[Any]) -> None:
+        sum(range(20_000))
+
+    traffic: Any = Given([(at, 0, 1.0, at / 2_000) for at in range(400)])
+    result = measure(traffic, spin, "queue", repetitions=1)
+    assert result.processed == 400
+    assert result.lag is not None
+
+
+@pytest.mark.parametrize(
+    ("goal", "verdict"),
+    [
+        ("p99 < 100ms", "pass"), ("p99 < 1ms", "fail"), ("p99 < 10ms", "undecided"),
+        ("goodput(100ms) > 99%", "pass"), ("goodput(1ms) > 90%", "fail"), ("no loss", "pass"),
+        ("busy < 50%", "fail"), ("busy < 99%", "pass"), ("max(high) < 1ms", "fail"),
+    ],
+)  # fmt: skip
+def test_goals_pass_fail_or_stay_undecided(goal: str, verdict: str) -> None:
+    traffic = "poisson(800, duration=2s)"
+    runs = [simulate(traffic, "1ms", "chunk(queue, 1)", seed=seed) for seed in range(3)]
+    [parsed] = parse_goals(goal)
+    assert judge(parsed, runs) == verdict

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from actorflow.lab.models.code import expression
-from actorflow.lab.models.notation import BadNotation, Call, Product, Sum, Word, parse
+from actorflow.behaviours import Chunk, Queue, Unique
+from actorflow.lab.models.notation import BadNotation, BareWord, NamedCall, Product, Sum, parse
 from actorflow.lab.models.policies import BUILT_INS, KINDS, parse_policies, policy_of
+from actorflow.lab.models.programs import expression
 from actorflow.lab.models.service import ServiceFailure, parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.trace import Trace
@@ -22,7 +23,6 @@ from actorflow.lab.models.traffic import (
     Zipf,
 )
 from actorflow.runtime.errors import ActorflowError, BadBehaviour, BadOption
-from behaviours import Chunk, Queue, Unique
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ from behaviours import Chunk, Queue, Unique
         ("1_000", 1000),
         ("-3", -3),
         ("1e3", 1000.0),
-        ("queue", Word("queue")),
+        ("queue", BareWord("queue")),
         ("'a b'", "a b"),
-        ("2ms + 10us*n", Sum((0.002, Product((0.00001, Word("n")))))),
-        ("f(1, a=b)", Call("f", (1,), {"a": Word("b")})),
+        ("2ms + 10us*n", Sum((0.002, Product((0.00001, BareWord("n")))))),
+        ("f(1, a=b)", NamedCall("f", (1,), {"a": BareWord("b")})),
     ],
 )
 def test_terms(text: str, expected: object) -> None:

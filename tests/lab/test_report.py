@@ -1,4 +1,4 @@
-"""Tables, files and figures: what is in them, and that nothing else is needed."""
+"""Tables, files and figures: their contents, and that they need nothing else."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+import actorflow as af
+from actorflow.lab.outputs import as_csv, as_json
 from actorflow.lab.report import figures, html
-from actorflow.lab.report.dominance import dominated
-from actorflow.lab.report.files import as_csv, as_json
+from actorflow.lab.report.chrome_trace import chrome_trace
+from actorflow.lab.report.gallery import FIGURES, plot
 from actorflow.lab.report.table import as_table, rows
-from actorflow.lab.run.ledger import Histogram, Series
+from actorflow.lab.run.goals import parse_goals
+from actorflow.lab.run.histogram import Histogram, Series
+from actorflow.lab.run.result import dominated
 from actorflow.lab.run.simulate import simulate
+from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from actorflow.lab.run.result import Result
 
 TEXTS = ("queue", "stack", "unique", "linger(queue, 20ms)", "bounded(queue, 20, drop_oldest)")
@@ -117,7 +124,7 @@ def test_the_curve_ends_at_the_share_that_was_carried(results: list[Result]) -> 
         for line in axes.get_lines()
     }
     label = next(label for label in ends if str(label).startswith("unique"))
-    assert ends[label] == pytest.approx(100 * shares["unique"])
+    assert ends[label] == pytest.approx(shares["unique"])
     assert str(label).endswith("% carried)")
 
 
@@ -136,9 +143,9 @@ def test_nothing_processed_is_not_the_best(results: list[Result]) -> None:
     assert "queue" in green[0]
 
 
-@pytest.mark.parametrize("name", list(figures.FIGURES))
+@pytest.mark.parametrize("name", list(FIGURES))
 def test_figures_are_drawn_and_the_same_each_time(name: str, results: list[Result]) -> None:
-    draw = figures.FIGURES[name]
+    draw = FIGURES[name]
     image = figures.png(draw(results))
     assert image.startswith(b"\x89PNG")
     assert image == figures.png(draw(results))
@@ -227,20 +234,25 @@ def test_odd_results_can_be_drawn(results: list[Result]) -> None:
         latency=dict.fromkeys(results[0].latency, 0.0),
     )  # fmt: skip
     for some in ([empty], [empty, results[0]]):
-        for draw in (*figures.FIGURES.values(), figures.overview):
+        for draw in (*FIGURES.values(), figures.overview):
             assert figures.png(draw(some), dpi=30)
 
 
 def test_the_html_page_needs_nothing_else(results: list[Result]) -> None:
     page = html.as_html(results, {"traffic": "<mine> & yours"}, complete=False)
     assert page.startswith("<!doctype html>")
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == len(FIGURES)
     assert not re.search(r'src="(?!data:)|href=|url\(', page)
     assert "&lt;mine&gt; &amp; yours" in page
     assert "Interrupted" in page
-    assert "p99 by priority" in page
+    assert "p99 by priority" not in page  # this traffic has no priorities
     assert all(text in page for text in TEXTS)
     assert "Interrupted" not in html.as_html([], {})
+
+
+def test_the_html_page_shows_priorities_where_there_are_some() -> None:
+    results = [simulate("poisson(500, duration=1s, priorities=uniform(3))", "1ms", "queue")]
+    assert "p99 by priority" in html.as_html(results, {})
 
 
 def test_a_histogram_is_right_within_its_steps() -> None:
@@ -265,3 +277,35 @@ def test_a_series_keeps_the_peaks() -> None:
     assert len(points) <= 101
     assert (7_777, 5.0) in points
     assert points == sorted(points)
+
+
+def test_results_are_plotted_from_python(tmp_path: Path, results: list[Result]) -> None:
+    path = tmp_path / "waits.png"
+    assert len(plot(results).axes) == 4
+    assert plot(results[0], "waits", path=path).axes
+    assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(BadOption, match=r"no figure 'wait'.*did you mean 'waits'"):
+        plot(results, "wait")
+
+
+def test_figures_say_when_and_from_what_they_were_made(
+    results: list[Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    texts = [text.get_text() for text in plot(results, "latency").texts]
+    assert f"actorflow {af.__version__}, 1970-01-01, seed 0" in texts
+
+
+def test_goals_are_marked_and_no_axis_goes_above_all_messages(results: list[Result]) -> None:
+    goals = parse_goals("p99 < 50ms, goodput(30ms) > 90%, busy < 50%")
+    [axes] = plot(results, "latency", goals=goals).axes
+    assert axes.get_ylim()[1] < 1
+    assert [text.get_text() for text in axes.texts] == ["p99 < 50ms", "goodput(30ms) > 90%"]
+    for side in figures.frontier(results).axes:
+        if "busy" in side.get_xlabel():
+            assert side.get_xlim()[1] <= 100
+
+
+def test_a_trace_for_perfetto_needs_kept_batches(results: list[Result]) -> None:
+    with pytest.raises(BadOption, match="keep=True"):
+        chrome_trace(results)

@@ -9,21 +9,24 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from actorflow.behaviours import Base
 from actorflow.lab.models.policies import BUILT_INS, Policy, policy_of
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import Given, Poisson
-from actorflow.lab.run.simulate import Simulation, simulate
+from actorflow.lab.run.simulate import PolicySimulation, simulate
 from actorflow.runtime.worker.job.failure import Drop
-from behaviours import Base
 from tests.behaviours.compositions import Part, built, compositions, leaves, possible
 from tests.lab.naive import Naive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -93,6 +96,16 @@ ARRIVALS = st.lists(
 )
 
 
+class Chunks:
+    """Traffic in given chunks."""
+
+    def __init__(self, chunks: list[list[Any]]) -> None:
+        self._chunks = chunks
+
+    def chunks(self, seed: int) -> Iterator[list[Any]]:
+        return iter(self._chunks)
+
+
 class Watched:
     """A service that takes `fixed + each * n` seconds, and remembers the batches."""
 
@@ -131,9 +144,8 @@ def test_a_simulation_is_the_naive_one(
     edges = [0, *sorted({cut for cut in cuts if cut < len(messages)}), len(messages)]
     chunks = [messages[a:b] for a, b in itertools.pairwise(edges)]
     service = Watched(fixed, each)
-    result = Simulation(Policy("drawn", lambda: built(layers)), service, 0, Drop()).run(
-        iter(chunks)
-    )
+    simulation = PolicySimulation(Policy("drawn", lambda: built(layers)), service, 0, Drop())
+    result = simulation.run(Chunks(chunks))
     naive = Naive(layers, service.of)
     naive.run(messages)
 
@@ -313,8 +325,10 @@ def test_what_a_behaviour_discards_without_a_word_is_lost() -> None:
 
 
 def test_refused_messages_are_not_kept() -> None:
-    run = Simulation(policy_of("bounded(queue, 5, reject)"), parse_service("1ms*n"), 0, Drop())
-    result = run.run(parse_traffic("constant(5000, duration=1s)").chunks(0))
+    run = PolicySimulation(
+        policy_of("bounded(queue, 5, reject)"), parse_service("1ms*n"), 0, Drop()
+    )
+    result = run.run(parse_traffic("constant(5000, duration=1s)"))
     assert result.rejected > 1_000
     assert result.error is None
     assert not run._core.refusals

@@ -165,7 +165,7 @@ def test_a_trace_does_not_overwrite_and_a_worker_has_one_recorder(tmp_path: Path
             af.record(worker, tmp_path / "there.jsonl")
         with (
             af.record(worker, tmp_path / "one.jsonl"),
-            pytest.raises(af.BadOption, match="recorded already"),
+            pytest.raises(af.BadOption, match="recorded or shadowed already"),
         ):
             af.record(worker, tmp_path / "two.jsonl")
 

@@ -50,7 +50,7 @@ def size_of(data: bytes) -> int:
 
 
 def note(directory: str, name: str, *_: Any) -> str:
-    """Write one byte for each call, whoever makes it: appending is atomic."""
+    """Write one byte for each call, from any process: appending is atomic."""
     with Path(directory, name).open("ab") as file:
         file.write(b"x")
     return name
@@ -129,3 +129,20 @@ def act(log: str, name: str, crashes: int, failures: int, *inputs: int) -> int:
 def write(log: str, line: str) -> None:
     with Path(log).open("ab", buffering=0) as file:
         file.write(f"{line}\n".encode())
+
+
+class Rude(Exception):
+    """An error that cannot be printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def rude() -> None:
+    raise Rude
+
+
+def verbose() -> None:
+    raise ValueError("x" * 30_000_000)

@@ -16,11 +16,11 @@ from actorflow.application import Engine
 from actorflow.engine.errors import Cancelled, KindMismatch, TaskWithdrawn
 from actorflow.engine.kind import Context, Failure, Message, Status, TaskEnded
 from actorflow.plans.errors import BadPlan, JobSkipped, PlanFailed
+from actorflow.plans.job_record import JobStatus
 from actorflow.plans.plan import Plan
-from actorflow.plans.record import JobStatus
-from actorflow.plans.service.definition import pack_plan, unpack_plan
+from actorflow.plans.run.job_calls import do_job
 from actorflow.plans.service.kind import PlanKind, start_body
-from actorflow.plans.service.tasker import do_job
+from actorflow.plans.service.stored_plan import pack_plan, unpack_plan
 from actorflow.runtime.errors import BadOption
 from actorflow.testing.kinds import check_kind
 from tests.engine.kinds import until
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 OPTIONS: dict[str, Any] = {
     "directory": "/nowhere",
+    "offered": False,
     "workers": 2,
     "on_failure": "continue",
     "retries": 1,
@@ -208,7 +209,7 @@ def test_a8_a_plan_that_stops_takes_back_what_has_not_begun() -> None:
     assert driver.withdrawn == {runs, waits}
     good = perform_of(driver.out[runs])
     driver.run([driver.end(waits, "withdrawn"), driver.end(runs, "ok", good)])
-    assert driver.status is Status.FAILED
+    assert driver.status is Status.STUCK
     found = {each.name: (each.status, each.attempts) for each in driver.state.records()}
     assert found == {
         "bad": (JobStatus.FAILED, 1),
@@ -257,15 +258,14 @@ def test_large_results_stay_in_files_beside_the_store(tmp_path: Path) -> None:
     assert (tmp_path / "store.db").stat().st_size < 300_000
 
 
-def test_a_plan_on_a_shared_store_needs_a_directory_that_is_shared(
+def test_a_plan_on_a_shared_store_needs_no_directory_for_its_results(
     postgres: Postgres, tmp_path: Path
 ) -> None:
     plan = Plan()
     data = plan.job(large, 300_000)
     plan.job(size_of, data, name="size")
     with Engine(postgres.new_url()) as engine:
-        with pytest.raises(BadOption, match="all machines on this store must see"):
-            engine.start(plan)
+        assert engine.start(plan).result(timeout=50)["size"] == 300_000
         result = engine.plans.start(plan, directory=tmp_path).result(timeout=50)
         assert len(result[data]) == 300_000
         assert result["size"] == 300_000

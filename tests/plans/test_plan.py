@@ -1,4 +1,4 @@
-"""Writing plans: edges from arguments, names, what is refused before anything starts."""
+"""Writing plans: edges from arguments, names, and errors raised before anything starts."""
 
 from __future__ import annotations
 

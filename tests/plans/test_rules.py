@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
-PLACES = ("plans/**/test_*.py", "runtime/lanes/process/test_*.py", "crash/test_plans_crash.py")
+PLACES = ("plans/**/test_*.py", "runtime/processes/test_*.py", "crash/test_plans_crash.py")
 NAME = re.compile(r"def test_((?:[ta]\d+_)+)")
 
 

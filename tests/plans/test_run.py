@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actorflow.plans.errors import BadPlan, JobFailed, JobSkipped, PlanFailed, UnknownJob
+from actorflow.plans.job_record import JobStatus
 from actorflow.plans.plan import Plan
-from actorflow.plans.record import JobStatus
 from actorflow.plans.run.options import RunOptions
 from actorflow.plans.run.run import PlanRun
 from actorflow.runtime.errors import BadOption, LaunchFailed
-from actorflow.runtime.lanes.process.call import Call, CallOutcome, Ended
-from actorflow.runtime.lanes.process.crew import Crew
-from actorflow.runtime.lanes.process.launcher import Spawn
+from actorflow.runtime.processes.call import Call, CallEnded, CallOutcome
+from actorflow.runtime.processes.launcher import Spawn
+from actorflow.runtime.processes.process_pool import ProcessPool
 from actorflow.runtime.worker.spec import spawn
 from tests.plans.jobs import (
     act,
@@ -38,8 +38,10 @@ from tests.plans.jobs import (
     one,
     pid,
     plus,
+    rude,
     size_of,
     upto,
+    verbose,
     wait_for_ever,
 )
 
@@ -126,11 +128,11 @@ def test_t4_t12_t28_workers_are_transient_and_renewal_loses_and_repeats_nothing(
 def test_a_plan_whose_processes_are_refused_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_args: Any, **_options: Any) -> Crew:
+    def refuse(*_args: Any, **_options: Any) -> ProcessPool:
         raise LaunchFailed("as in a script without a guard, which a worker process imports")
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("actorflow.plans.run.run.Crew", refuse)
+    monkeypatch.setattr("actorflow.plans.run.run.ProcessPool", refuse)
     with pytest.raises(LaunchFailed):
         Plan.from_mapping({"x": one}).run(workers=1)
     assert list(tmp_path.iterdir()) == []
@@ -151,14 +153,14 @@ def test_t5_t6_a11_a_launcher_of_your_own_starts_the_processes() -> None:
 
 def test_t26_a_worker_without_a_job_sleeps() -> None:
     over = threading.Event()
-    found: list[Ended] = []
+    found: list[CallEnded] = []
 
-    def ended(end: Ended) -> None:
+    def ended(end: CallEnded) -> None:
         found.append(end)
         over.set()
 
-    with Crew(1) as crew:
-        crew.submit(Call.of(1, pid), ended)
+    with ProcessPool(1) as pool:
+        pool.submit(Call.of(1, pid), ended)
         assert over.wait(50)
         while state_of(found[0].result) != "S":
             os.sched_yield()
@@ -231,15 +233,17 @@ def test_a13_large_results_stay_out_of_the_master() -> None:
     assert (result[size], result[parts]) == (5_000_000, [50_000, 1])
     assert result[data] == b"x" * 5_000_000
     assert result.record(data).size > 5_000_000
-    kept = sum(len(each.data) for each in run.desk.values.values() if hasattr(each, "data"))
+    kept = sum(len(each.data) for each in run.dispatcher.values.values() if hasattr(each, "data"))
     assert kept < 1_000
 
 
 def test_a_call_that_ends_after_a_second_ctrl_c_is_told_to_nobody() -> None:
     run = PlanRun(Plan().blueprint, RunOptions(workers=1))
-    with spawn(lambda _batch, state: state) as master:
-        run._push = master.push
-    run._on_ended(Ended("a", CallOutcome.CANCELLED))  # the master has stopped, and nobody waits
+    with spawn(lambda _batch, state: state) as scheduler:
+        run._push = scheduler.push
+    run._on_ended(
+        CallEnded("a", CallOutcome.CANCELLED)
+    )  # the scheduler has stopped, and nobody waits
     run.run()
 
 
@@ -521,3 +525,16 @@ def test_a_result_of_one_job_says_job() -> None:
     plan = Plan()
     plan.job(abs, -1)
     assert str(plan.run(workers=1, progress=False)).startswith("1 job in ")
+
+
+def test_an_error_that_cannot_be_printed_fails_its_job_alone() -> None:
+    plan = Plan()
+    plan.job(rude)
+    plan.job(verbose)
+    plan.job(add, 1, name="good")
+    result = plan.run(workers=2, on_failure="continue")
+    assert result["good"] == 1
+    assert set(result.failed) == {"rude", "verbose"}
+    assert result.failed["rude"].error.startswith("Rude: ")
+    assert len(result.failed["verbose"].error) < 20_000
+    assert len(result.failed["verbose"].traceback) < 20_000

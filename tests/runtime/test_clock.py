@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import actorflow as af
 from actorflow.runtime.clock import SystemClock, Timer, TimerHeap
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.testing import VirtualClock
 from tests.runtime.worker.probe import PATIENCE
 
@@ -177,15 +177,15 @@ def test_cancelled_timers_do_not_wait_for_their_time(
     timers = [clock.call_at(clock.now() + 3_600.0 + n, large.call) for n in range(5_000)]
     weak = weakref.ref(large)
     del large
-    SHELTER.run(lambda: None)  # all are in the heap
+    UNINTERRUPTIBLE.run(lambda: None)  # all are in the heap
     for timer in timers[:-3]:
         timer.cancel()
         timer.cancel()  # counted once
-    SHELTER.run(lambda: None)
+    UNINTERRUPTIBLE.run(lambda: None)
     assert len(clock._heap if isinstance(clock, SystemClock) else clock._timers) <= 70
     for timer in timers:
         timer.cancel()
-    SHELTER.run(lambda: None)
+    UNINTERRUPTIBLE.run(lambda: None)
     gc.collect()
     assert weak() is None
     assert kept() is None

@@ -187,9 +187,9 @@ def test_m24_locks_that_other_threads_held_are_free_in_the_child() -> None:
 def test_m24_a_child_can_wait_for_messages_whatever_lock_was_held_at_the_fork() -> None:
     in_child(
         """
-        from actorflow.runtime.worker.pair import accumulation
+        from actorflow.runtime.worker.pair import callers
 
-        threading.Thread(target=accumulation._MARKING.acquire).start()
+        threading.Thread(target=callers._MARKING.acquire).start()
 
         def check():
             with af.spawn(lambda batch, state: state) as worker:

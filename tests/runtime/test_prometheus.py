@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import actorflow as af
 from actorflow.runtime import registry as names
+from actorflow.runtime.errors import install_hint
 from actorflow.runtime.prometheus import Collector, Families
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def test_without_prometheus_client_the_error_names_the_extra(
         return real(name, *args, **options)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ImportError, match=r"pip install 'actorflow\[web\]'"):
+    with pytest.raises(ImportError, match=re.escape(install_hint("web"))):
         Collector()
 
 

@@ -12,9 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+@pytest.fixture(params=["threads", "greenlets"])
+def stacks(request: pytest.FixtureRequest) -> str:
+    """Return where the code of branches runs."""
+    return str(request.param)
+
+
 @pytest.fixture
-def decider() -> Iterator[Decider]:
-    decider = Decider()
+def decider(stacks: str) -> Iterator[Decider]:
+    decider = Decider(stacks=stacks)
     yield decider
     decider.close()
 

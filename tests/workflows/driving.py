@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.workflows.decider import Decider
-from actorflow.workflows.frames.properties import capture
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import UNSET, InstanceState, WorkType
+from actorflow.workflows.instance.state import UNSET, InstanceState, StepType
+from actorflow.workflows.suspended.properties import capture
 from actorflow.workflows.workflow import workflow_name
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Driver:
     Args:
         workflow: the object to start.
         decider: shared, or one of its own.
+        keeps_events: keep events that no wait expects.
         forget: give up the frames after each decision, so that each one replays its branches.
 
     """
@@ -35,6 +36,7 @@ class Driver:
         *,
         id: str = "i-1",  # noqa: A002
         forget: bool = False,
+        keeps_events: bool = False,
         at: float = 0,
     ) -> None:
         self.cls = type(workflow)
@@ -42,7 +44,9 @@ class Driver:
         self.forget = forget
         self.now = at
         self.sent: list[m.Outgoing] = []
-        self.instance, sent = Instance.start(id, workflow_name(self.cls), capture(workflow), at=at)
+        self.instance, sent = Instance.start(
+            id, workflow_name(self.cls), capture(workflow), at=at, keeps_events=keeps_events
+        )
         self.sent += sent
 
     @property
@@ -72,16 +76,16 @@ class Driver:
             self.decide()
         return self
 
-    def start(self, work: str) -> Driver:
-        self.receive(m.Started(self.tick(), work))
+    def start(self, step: str) -> Driver:
+        self.receive(m.Started(self.tick(), step))
         return self.settle()
 
-    def succeed(self, work: str, output: Any = None) -> Driver:
-        self.receive(m.Succeeded(self.tick(), work, output))
+    def succeed(self, step: str, output: Any = None) -> Driver:
+        self.receive(m.Succeeded(self.tick(), step, output))
         return self.settle()
 
-    def fail(self, work: str, name: str = "IOError", message: str = "boom") -> Driver:
-        self.receive(m.Failed(self.tick(), work, {"name": name, "message": message}))
+    def fail(self, step: str, name: str = "IOError", message: str = "boom") -> Driver:
+        self.receive(m.Failed(self.tick(), step, {"name": name, "message": message}))
         return self.settle()
 
     def event(self, name: str, data: Any = None) -> Driver:
@@ -89,24 +93,24 @@ class Driver:
         return self.settle()
 
     def restart(self) -> Driver:
-        """Store the state, forget all else, and go on from what is stored."""
+        """Store the state, forget all else, and go on from the stored state."""
         self.decider.forget(self.state.id)
         self.instance = Instance(stored.decode(stored.encode(self.state)))
         return self
 
     @property
     def open(self) -> list[str]:
-        """The works, but for waits, that were sent and are not complete."""
+        """The steps, but for waits, that were sent and are not complete."""
         return [
-            status.work
+            status.step
             for status in self.state.statuses
-            if status.status == "scheduled" and status.type is not WorkType.WAIT
+            if status.status == "scheduled" and status.type is not StepType.WAIT
         ]
 
     @property
-    def works(self) -> list[tuple[str, str, Any]]:
-        """All works: their names within the instance, their names, their inputs."""
-        return [(status.work, status.name, status.input) for status in self.state.statuses]
+    def steps(self) -> list[tuple[str, str, Any]]:
+        """All steps: their names within the instance, their names, their inputs."""
+        return [(status.step, status.name, status.input) for status in self.state.statuses]
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -127,10 +131,10 @@ class Driver:
         """Do all tasks, the oldest first, with a function of name and input; return the result."""
         self.settle()
         while self.mode == "run":
-            work = self.open[0]
-            status = self.instance.status(work)
+            step = self.open[0]
+            status = self.instance.status(step)
             assert status is not None
-            self.succeed(work, answer(status.name, status.input))
+            self.succeed(step, answer(status.name, status.input))
         return self.output
 
 

@@ -13,12 +13,12 @@ from actorflow.testing.golden.workflows import DECIDERS, state_of
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import UNSET, WorkType
+from actorflow.workflows.instance.state import UNSET, StepType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.testing.golden.workflows import Decides
+    from actorflow.testing.golden.workflows import BranchDecider
 
 Json = Any
 
@@ -28,15 +28,15 @@ LITERALS: st.SearchStrategy[Json] = st.integers(0, 3)
 READS: st.SearchStrategy[Json] = st.sampled_from([{"prop": "n"}, {"prop": "log"}])
 
 
-def works(inputs: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+def steps(inputs: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
     return st.fixed_dictionaries({"task": NAMES, "input": inputs})
 
 
 def calls(inputs: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
     return st.builds(
-        lambda op, works: {"op": op, "works": works},
+        lambda op, steps: {"op": op, "works": steps},
         st.sampled_from(["execute", "execute", "dispatch"]),
-        st.lists(works(inputs), min_size=1, max_size=3),
+        st.lists(steps(inputs), min_size=1, max_size=3),
     )
 
 
@@ -66,9 +66,9 @@ WAITS = st.builds(
     st.sampled_from(EVENTS),
 )
 MIXED_WAITS = st.builds(
-    lambda event, work: {"op": "execute", "works": [{"wait": {"event": event}}, work]},
+    lambda event, step: {"op": "execute", "works": [{"wait": {"event": event}}, step]},
     st.sampled_from(EVENTS),
-    works(LITERALS),
+    steps(LITERALS),
 )
 
 
@@ -91,8 +91,8 @@ WITHOUT_WAITS = st.builds(
     st.lists(SETS, max_size=1),
     st.lists(SETS, max_size=1),
 )
-# What the properties are after a wait depends on when the decision was taken that began it; what is
-# done does not, as long as it does not read them.
+# The properties after a wait depend on when the decision was taken that began it. The steps do not,
+# as long as they do not read the properties.
 WITH_WAITS = st.builds(
     lambda handle, event: described({"handle": handle, "onEvent": event}),
     st.lists(st.one_of(calls(LITERALS), WAITS, MIXED_WAITS), min_size=1, max_size=5),
@@ -104,7 +104,7 @@ class Run:
     """An instance of a description."""
 
     def __init__(self, workflow: Json, decider: str) -> None:
-        self._decider: Decides = DECIDERS[decider](workflow)
+        self._decider: BranchDecider = DECIDERS[decider](workflow)
         properties = {"n": 0, "log": []}
         self.instance, _ = Instance.start("Generated", "Generated", properties, at=0)
         self.now = 0.0
@@ -124,18 +124,18 @@ class Run:
         self.instance = Instance(stored.decode(stored.encode(self.instance.state)))
         self._decider.restored()
 
-    def named(self, work: str) -> str:
-        """Return a work by what its branch is about: the keys of branches depend on batching."""
-        key, _, position = work.partition("/")
+    def named(self, step: str) -> str:
+        """Return a step by what its branch is about: the keys of branches depend on batching."""
+        key, _, position = step.partition("/")
         data = self.instance.state.branches[int(key)].event_input
         return f"{'handle' if data is UNSET else data}/{position}"
 
     def found(self, named: str) -> str | None:
-        """Return the work that is named so, if it is scheduled."""
-        return next((work for work in self._all_works() if self.named(work) == named), None)
+        """Return the step that is named so, if it is scheduled."""
+        return next((step for step in self._all_steps() if self.named(step) == named), None)
 
-    def _all_works(self) -> list[str]:
-        return [status.work for status in self.instance.state.statuses]
+    def _all_steps(self) -> list[str]:
+        return [status.step for status in self.instance.state.statuses]
 
     def close(self) -> None:
         self._decider.close()
@@ -147,15 +147,15 @@ class Run:
     @property
     def open(self) -> list[str]:
         return [
-            status.work
+            status.step
             for status in self.instance.state.statuses
-            if status.status == "scheduled" and status.type is not WorkType.WAIT
+            if status.status == "scheduled" and status.type is not StepType.WAIT
         ]
 
     @property
-    def works(self) -> list[tuple[Json, ...]]:
+    def steps(self) -> list[tuple[Json, ...]]:
         return sorted(
-            (self.named(each.work), each.name, str(each.input), each.status, str(each.output))
+            (self.named(each.step), each.name, str(each.input), each.status, str(each.output))
             for each in self.instance.state.statuses
         )
 
@@ -171,11 +171,11 @@ Sent: TypeAlias = m.Event | m.Started | m.Succeeded
 
 
 def translated(message: Sent, run: Run) -> Sent | None:
-    """Return a message as it is for a run; `None` if its work is not scheduled there yet."""
+    """Return a message as it is for a run; `None` if its step is not scheduled there yet."""
     if isinstance(message, m.Event):
         return message
-    work = run.found(message.work)
-    return None if work is None else msgspec.structs.replace(message, work=work)
+    step = run.found(message.step)
+    return None if step is None else msgspec.structs.replace(message, step=step)
 
 
 def one_by_one(workflow: Json, choices: list[int]) -> tuple[Run, list[Sent]]:
@@ -188,8 +188,8 @@ def one_by_one(workflow: Json, choices: list[int]) -> tuple[Run, list[Sent]]:
         choice = choices[at - 1] if at <= len(choices) else 2
         message: Sent
         if run.open and choice >= 2:
-            work = run.named(run.open[choice % len(run.open)])
-            message = m.Started(at, work) if choice == 3 else m.Succeeded(at, work, at)
+            step = run.named(run.open[choice % len(run.open)])
+            message = m.Started(at, step) if choice == 3 else m.Succeeded(at, step, at)
         else:
             message = m.Event(at, EVENTS[(choice + at) % 2], at)
         messages.append(message)
@@ -246,7 +246,7 @@ def test_without_waits_batching_changes_nothing_at_all(
 
 @pytest.mark.parametrize("decider", ["scripted", "live"])
 @given(workflow=WITH_WAITS, choices=CHOSEN, gaps=GAPS, restarts=st.booleans())
-def test_with_waits_the_works_are_the_same(
+def test_with_waits_the_steps_are_the_same(
     decider: str,
     workflow: Json,
     choices: list[int],
@@ -255,7 +255,7 @@ def test_with_waits_the_works_are_the_same(
 ) -> None:
     alone, messages = one_by_one(workflow, choices)
     together = batched(workflow, messages, gaps, decider, restarts=restarts)
-    assert together.works == alone.works
+    assert together.steps == alone.steps
     assert together.over == alone.over
     together.close()
 

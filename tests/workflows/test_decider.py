@@ -9,14 +9,14 @@ import pytest
 
 from actorflow.engine.errors import NotStorable
 from actorflow.workflows.errors import (
-    InvalidWork,
+    InvalidStep,
     InvalidWorkflow,
     NotInWorkflow,
-    WorkFailed,
+    StepFailed,
 )
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.wait import Event, Wait
-from actorflow.workflows.workflow import WorkError, Workflow, WorkInfo
+from actorflow.workflows.workflow import StepError, StepInfo, Workflow
 from tests.workflows.driving import Driver, drive
 from tests.workflows.orders import Point, double, ship
 
@@ -42,8 +42,8 @@ class Order(Workflow[str]):
     def on_event(self, event: Event) -> None:
         self.paid += event.data["amount"]
 
-    def on_success(self, work: WorkInfo, output: Any) -> None:
-        self.log.append(work.name)
+    def on_success(self, step: StepInfo, output: Any) -> None:
+        self.log.append(step.name)
 
 
 def test_z62_z63_z64_an_order_runs_to_its_end(decider: Decider, way: str) -> None:
@@ -96,31 +96,31 @@ class AllHooks(Workflow[list[str]]):
     def on_event(self, event: Event) -> None:
         self.seen.append(f"event {event.name} {event.data}")
 
-    def on_start(self, work: WorkInfo) -> None:
-        self.seen.append(f"start {work.name} {work.input}")
+    def on_start(self, step: StepInfo) -> None:
+        self.seen.append(f"start {step.name} {step.input}")
 
-    def on_success(self, work: WorkInfo, output: Any) -> None:
-        self.seen.append(f"success {work.name} {output}")
+    def on_success(self, step: StepInfo, output: Any) -> None:
+        self.seen.append(f"success {step.name} {output}")
 
-    def on_failure(self, work: WorkInfo, error: WorkError) -> None:
-        self.seen.append(f"failure {work.name} {error.name} {error.message}")
+    def on_failure(self, step: StepInfo, error: StepError) -> None:
+        self.seen.append(f"failure {step.name} {error.name} {error.message}")
 
-    def on_timeout(self, work: WorkInfo) -> None:
-        self.seen.append(f"timeout {work.name}")
+    def on_timeout(self, step: StepInfo) -> None:
+        self.seen.append(f"timeout {step.name}")
 
 
 def test_z3_to_z8_each_method_is_called_for_what_it_is_for(decider: Decider, way: str) -> None:
     driver = drive(AllHooks(), decider, way)
     driver.start("0/0.0").event("E", 1)
     driver.receive(m.TimedOut(driver.tick(30), "0/0.0"))
-    driver.settle().fail("0/0.0")
+    driver.settle()
     driver.receive(m.Retry(driver.tick(), "0/0.0"))
     driver.succeed("0/0.0", "done")
     assert driver.output == [
         "start ship {'order': 'a'}",
         "event E 1",
         "timeout ship",
-        "failure ship IOError boom",
+        "failure ship TaskTimeout ship (0/0.0) took longer than its 30.0 s",
         "success ship done",
     ]
 
@@ -139,7 +139,7 @@ def test_execute_all_returns_a_list(count: int, decider: Decider, way: str) -> N
     assert driver.run(lambda _, given: 2 * given["number"]) == [2 * each for each in range(count)]
 
 
-def test_z13_a_branch_goes_on_only_when_all_works_of_a_call_are_complete(
+def test_z13_a_branch_goes_on_only_when_all_steps_of_a_call_are_complete(
     decider: Decider, way: str
 ) -> None:
     driver = drive(Parallel(3), decider, way)
@@ -166,7 +166,7 @@ def test_first_goes_on_with_one_and_without_the_others(
 ) -> None:
     driver = drive(Racing(cancel=cancel), decider, way)
     driver.event("stop")
-    cancelled = [each.work for each in driver.sent if isinstance(each, m.CancelWork)]
+    cancelled = [each.step for each in driver.sent if isinstance(each, m.CancelStep)]
     assert cancelled == (["0/0.0", "0/0.2"] if cancel else [])
     driver.succeed("0/0.2", 4)
     assert driver.restart().succeed("0/1.0", "end").output == [1, "stop", "end"]
@@ -179,7 +179,7 @@ def test_the_first_of_none_is_refused(decider: Decider) -> None:
 
     driver = drive(Nothing(), decider)
     assert driver.mode == "failed"
-    assert driver.state.error["name"] == InvalidWork.__name__
+    assert driver.state.error["name"] == InvalidStep.__name__
 
 
 class Child(Workflow[Point]):
@@ -195,9 +195,9 @@ class Parent(Workflow[int]):
         return self.execute(Child(7)).x
 
 
-def test_r20_a_workflow_is_a_work_of_another(decider: Decider, way: str) -> None:
+def test_r20_a_workflow_is_a_step_of_another(decider: Decider, way: str) -> None:
     driver = drive(Parent(), decider, way)
-    jobs = [each for each in driver.sent if isinstance(each, m.WorkJob)]
+    jobs = [each for each in driver.sent if isinstance(each, m.StepJob)]
     assert [(job.type, job.name, job.input) for job in jobs] == [("flow", "Child", {"x": 7})]
     child = Driver(Child(7), decider, id="child").settle()
     assert driver.succeed("0/0.0", child.output).output == 7
@@ -207,16 +207,15 @@ class Careful(Workflow[str]):
     def handle(self) -> str:
         try:
             self.execute(ship("a"), double(1), raises=True)
-        except WorkFailed as failed:
+        except StepFailed as failed:
             return f"{failed.name}: {failed.error['message']}"
         return "fine"
 
 
 def test_r16_raises_brings_a_failure_to_the_code(decider: Decider, way: str) -> None:
     driver = drive(Careful(), decider, way)
-    driver.fail("0/0.0")
-    assert driver.mode == "run", "the other work is not complete"
-    assert driver.succeed("0/0.1", 2).output == "ship: boom"
+    driver.fail("0/0.0")  # at once: the other step is not complete
+    assert driver.output == "ship: boom"
 
 
 class Drawing(Workflow[Any]):
@@ -335,7 +334,7 @@ def test_slots_are_refused() -> None:
             def handle(self) -> None: ...
 
 
-def test_works_are_executed_by_running_workflows_only(decider: Decider) -> None:
+def test_steps_are_executed_by_running_workflows_only(decider: Decider) -> None:
     with pytest.raises(NotInWorkflow, match="methods of a running workflow"):
         Order("o-1").execute(double(1))
 
@@ -346,12 +345,12 @@ def test_works_are_executed_by_running_workflows_only(decider: Decider) -> None:
     assert "use its own `self`" in drive(Wrong(), decider).state.error["message"]
 
 
-def test_something_else_than_a_work_is_refused(decider: Decider) -> None:
+def test_something_else_than_a_step_is_refused(decider: Decider) -> None:
     class Wrong(Workflow[None]):
         def handle(self) -> None:
             self.execute(7)  # type: ignore[call-overload]
 
-    assert "7 is not a work" in drive(Wrong(), decider).state.error["message"]
+    assert "7 is not a step" in drive(Wrong(), decider).state.error["message"]
 
 
 class FifteenSteps(Workflow[None]):

@@ -10,7 +10,7 @@ from msgspec import Struct
 import actorflow as af
 from actorflow.engine.errors import Cancelled, ExecutionFailed
 from actorflow.testing import WorkflowHarness
-from actorflow.workflows.errors import InvalidWorkflow, WorkFailed
+from actorflow.workflows.errors import InvalidWorkflow, StepFailed
 from tests.workflows.service.orders import Order, Parent, charge, refund, reserve, ship
 
 STUBS = {charge: 40, reserve: "r", refund: "refunded", ship: lambda order, paid: f"{order} {paid}"}
@@ -21,7 +21,7 @@ def test_an_event_in_time() -> None:
         order.advance(days=2, hours=23)
         order.send("paid", amount=7)
         assert order.result == "o-1 7"
-        assert [name for name, _ in order.works] == ["charge", "reserve", "Wait", "ship"]
+        assert [name for name, _ in order.steps] == ["charge", "reserve", "Wait", "ship"]
         assert ("onEvent", "paid") in order.history
         assert order.properties["paid"] == 7
 
@@ -34,7 +34,7 @@ def test_three_days_pass_at_once() -> None:
         assert (order.now - before).days == 4
 
 
-def test_works_without_a_stub_wait() -> None:
+def test_steps_without_a_stub_wait() -> None:
     with WorkflowHarness(Order("o-1")) as order:
         assert order.open == ["charge", "reserve"]
         with pytest.raises(LookupError, match="charge"):
@@ -66,7 +66,7 @@ def test_a_stub_that_fails_is_tried_as_often_as_the_task() -> None:
         def handle(self) -> str:
             try:
                 return self.execute(fragile("x"), raises=True)
-            except WorkFailed as error:
+            except StepFailed as error:
                 return str(error.error["message"])
 
     def fails(text: str) -> str:
@@ -124,7 +124,7 @@ def test_what_is_published_and_tagged() -> None:
         assert speaks.mode == "terminated"
 
 
-def test_a_work_that_has_failed_is_named_and_can_be_retried() -> None:
+def test_a_step_that_has_failed_is_named_and_can_be_retried() -> None:
     declined = ["card"]
 
     def answer(order: str) -> int:
@@ -143,7 +143,7 @@ def test_a_work_that_has_failed_is_named_and_can_be_retried() -> None:
             _ = order.result
 
 
-def test_works_of_one_name_can_be_answered_in_any_order() -> None:
+def test_steps_of_one_name_can_be_answered_in_any_order() -> None:
     class Asks(af.Workflow[list[int]]):
         async def handle(self) -> list[int]:
             return list(await asyncio.gather(charge("a"), charge("b"), charge("c")))
@@ -178,7 +178,7 @@ def test_events_may_be_objects() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(InvalidWorkflow, match="5 is not a workflow"):
         WorkflowHarness(5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="5 names no work"):
+    with pytest.raises(TypeError, match="5 names no step"):
         WorkflowHarness(Order("o-1"), stubs={5: 1})
     with (
         WorkflowHarness(Order("o-1")) as order,

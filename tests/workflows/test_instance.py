@@ -16,11 +16,11 @@ from actorflow.workflows.instance.decision import (
     AnswerStatus,
     BranchCursor,
     DecisionSession,
+    StepCall,
     Until,
-    WorkCall,
 )
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import WorkType
+from actorflow.workflows.instance.state import StepType
 
 
 def begin(properties: dict[str, Any] | None = None, at: float = 0) -> Instance:
@@ -29,23 +29,23 @@ def begin(properties: dict[str, Any] | None = None, at: float = 0) -> Instance:
     return instance
 
 
-def task(position: str, name: str = "A", **options: Any) -> WorkCall:
-    return WorkCall(position=position, type=WorkType.TASK, name=name, **options)
+def task(position: str, name: str = "A", **options: Any) -> StepCall:
+    return StepCall(position=position, type=StepType.TASK, name=name, **options)
 
 
-def wait(position: str, event: str | None = None, **options: Any) -> WorkCall:
-    return WorkCall(position=position, type=WorkType.WAIT, name="Wait", event=event, **options)
+def wait(position: str, event: str | None = None, **options: Any) -> StepCall:
+    return StepCall(position=position, type=StepType.WAIT, name="Wait", event=event, **options)
 
 
 def decide(
     instance: Instance,
-    *calls: WorkCall,
+    *calls: StepCall,
     at: float = 0,
     key: int = 0,
     until: Until = Until.ALL,
     properties: dict[str, Any] | None = None,
 ) -> list[m.Outgoing]:
-    """Take the ongoing decision: the branch `key` asks for works, the others do nothing."""
+    """Take the ongoing decision: the branch `key` asks for steps, the others do nothing."""
     session = DecisionSession(instance)
     while (branch := session.next_branch()) is not None:
         values = session.first_properties(branch)
@@ -60,7 +60,7 @@ def decide(
     return instance.receive([m.Completed(at, session.uuid, session.decisions)], now=at)
 
 
-def answer(instance: Instance, *calls: WorkCall, index: int | None = None) -> Any:
+def answer(instance: Instance, *calls: StepCall, index: int | None = None) -> Any:
     """Return what the first execution of `handle` in the ongoing decision would be answered."""
     session = DecisionSession(instance)
     while session.next_branch() != 0:
@@ -112,7 +112,7 @@ def test_z41_r11_an_event_ends_every_wait_for_it_after_its_own_branch() -> None:
     assert [status.output for status in instance.state.statuses[:2]] == [
         {"event_name": "E", "event_input": 7}
     ] * 2
-    assert [each.work for each in instance.state.waits] == ["0/0.2"]
+    assert [each.step for each in instance.state.waits] == ["0/0.2"]
 
 
 def test_z34_z35_r7_a_wait_counts_from_the_trigger_and_the_first_of_both_wins() -> None:
@@ -151,7 +151,7 @@ def test_r8_several_due_waits_end_in_the_order_of_their_deadlines() -> None:
     decide(instance, wait("0.0", duration=9), wait("0.1", duration=5), wait("0.2", duration=99))
     decide(instance)
     instance.receive([m.Tick(10)], now=10)
-    ended = [branch.work for branch in instance.state.branches if branch.type == "onSuccess"]
+    ended = [branch.step for branch in instance.state.branches if branch.type == "onSuccess"]
     assert ended == ["0/0.1", "0/0.0"]
 
 
@@ -178,7 +178,7 @@ def test_r10_events_from_before_the_wait_are_not_remembered() -> None:
     assert [each.event for each in instance.state.waits] == ["Go"]
 
 
-def decide_two(instance: Instance, one: WorkCall, two: WorkCall, *, at: float) -> int:
+def decide_two(instance: Instance, one: StepCall, two: StepCall, *, at: float) -> int:
     """Take a decision in which `handle` passes one call and asks for another."""
     session = DecisionSession(instance)
     reached = -1
@@ -193,7 +193,7 @@ def decide_two(instance: Instance, one: WorkCall, two: WorkCall, *, at: float) -
     return reached
 
 
-def test_r14_a_second_end_of_a_work_is_dropped_whether_stored_or_buffered() -> None:
+def test_r14_a_second_end_of_a_step_is_dropped_whether_stored_or_buffered() -> None:
     instance = begin()
     decide(instance, task("0.0"))
     instance.receive([m.Succeeded(1, "0/0.0", 1), m.Failed(1, "0/0.0", {"name": "E"})], now=1)
@@ -242,7 +242,7 @@ def test_r16_a_failure_does_not_go_back_to_its_branch_and_can_be_retried() -> No
     decide(instance)
     assert instance.state.decision_mode == "run", "it is not over: handle waits"
     (again,) = instance.receive([m.Retry(2, "0/0.0")], now=2)
-    assert isinstance(again, m.WorkJob)
+    assert isinstance(again, m.StepJob)
     assert again.attempt == 2
     assert instance.receive([m.Retry(3, "0/0.0")], now=3) == []
 
@@ -291,13 +291,13 @@ def test_z49_r18_a_restore_sends_again_what_is_open_and_arms_the_timers() -> Non
         task("0.0", timeout=9),
         wait("0.1", duration=100),
         wait("0.2", "E"),
-        WorkCall(position="0.3", type=WorkType.FLOW, name="Child"),
+        StepCall(position="0.3", type=StepType.FLOW, name="Child"),
     )
     decide(instance)
     instance.receive([m.Started(2, "0/0.0")], now=2)
     restored = Instance(stored.decode(stored.encode(instance.state)))
     sent = restored.receive([m.Restore(50)], now=50)
-    jobs = [(each.work, each.redelivery) for each in sent if isinstance(each, m.WorkJob)]
+    jobs = [(each.step, each.redelivery) for each in sent if isinstance(each, m.StepJob)]
     assert jobs == [("0/0.0", True), ("0/0.3", True)]
     assert [each for each in sent if isinstance(each, m.SetTimer)] == [
         m.SetTimer("0/0.1", 100),
@@ -338,7 +338,7 @@ def test_r19_a_killed_instance_takes_nothing() -> None:
     assert instance.state.decision_mode == "killed"
 
 
-def test_z20_z57_r12_a_modified_work_is_refused_before_any_is_scheduled() -> None:
+def test_z20_z57_r12_a_modified_step_is_refused_before_any_is_scheduled() -> None:
     instance = begin()
     decide(instance, task("0.0", "A"))
     instance.receive([m.Succeeded(1, "0/0.0")], now=1)
@@ -360,21 +360,21 @@ def test_z20_z57_r12_a_modified_work_is_refused_before_any_is_scheduled() -> Non
         {"input": {"x": 2}},
         {"sync": False},
         {"position": "0.1"},
-        {"type": WorkType.FLOW},
+        {"type": StepType.FLOW},
     ],
 )
-def test_z20_the_hash_tells_works_apart(changed: dict[str, Any]) -> None:
+def test_z20_the_hash_tells_steps_apart(changed: dict[str, Any]) -> None:
     fields: dict[str, Any] = {
         "position": "0.0",
-        "type": WorkType.TASK,
+        "type": StepType.TASK,
         "name": "A",
         "input": {"x": 1},
         "sync": True,
     }
-    one, other = WorkCall(**fields), WorkCall(**{**fields, **changed})
+    one, other = StepCall(**fields), StepCall(**{**fields, **changed})
     assert one.hash_in(0) != other.hash_in(0)
     assert one.hash_in(0) != one.hash_in(1)
-    assert one.hash_in(0) == WorkCall(**{**fields, "timeout": 5}).hash_in(0), "R22"
+    assert one.hash_in(0) == StepCall(**{**fields, "timeout": 5}).hash_in(0), "R22"
 
 
 def test_r22_the_hash_does_not_depend_on_the_order_of_keys() -> None:
@@ -382,7 +382,7 @@ def test_r22_the_hash_does_not_depend_on_the_order_of_keys() -> None:
     assert one.hash_in(0) == task("0.0", input={"b": 2, "a": 1}).hash_in(0)
 
 
-def test_z58_a_work_counts_only_from_its_completion_index_on() -> None:
+def test_z58_a_step_counts_only_from_its_completion_index_on() -> None:
     instance = begin()
     decide(instance, task("0.0"), task("0.1"))
     instance.receive([m.Succeeded(1, "0/0.0", "a"), m.Succeeded(2, "0/0.1", "b")], now=2)
@@ -406,17 +406,17 @@ def test_z22_z23_properties_are_sparse() -> None:
     assert [instance.properties_at(n)["n"] for n in range(4)] == [0, 1, 1, 1]
 
 
-def test_z38_r20_a_child_is_a_work() -> None:
+def test_z38_r20_a_child_is_a_step() -> None:
     instance = begin()
-    child = WorkCall(position="0.0", type=WorkType.FLOW, name="Child", input={"k": 1})
+    child = StepCall(position="0.0", type=StepType.FLOW, name="Child", input={"k": 1})
     (job,) = decide(instance, child)
-    assert isinstance(job, m.WorkJob)
+    assert isinstance(job, m.StepJob)
     assert (job.type, job.name, job.input) == ("flow", "Child", {"k": 1})
     instance.receive([m.Succeeded(1, "0/0.0", "done")], now=1)
     assert answer(instance, child).outputs == ["done"]
 
 
-def test_a_work_that_is_left_neither_blocks_nor_wakes_its_branch() -> None:
+def test_a_step_that_is_left_neither_blocks_nor_wakes_its_branch() -> None:
     instance = begin()
     session = DecisionSession(instance)
     session.next_branch()
@@ -424,7 +424,7 @@ def test_a_work_that_is_left_neither_blocks_nor_wakes_its_branch() -> None:
     session.execute(cursor, [task("0.0"), task("0.1")], Until.FIRST)
     session.leave("0/0.1", cancel=True)
     sent = instance.receive([m.Completed(1, session.uuid, session.decisions)], now=1)
-    assert m.CancelWork("0/0.1", WorkType.TASK) in sent
+    assert m.CancelStep("0/0.1", StepType.TASK) in sent
     instance.receive([m.Succeeded(2, "0/0.1")], now=2)
     assert not instance.state.decision_ongoing
     instance.receive([m.Succeeded(3, "0/0.0")], now=3)

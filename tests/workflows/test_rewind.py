@@ -14,8 +14,8 @@ from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.invariants import violations
-from actorflow.workflows.instance.rewinding import forked, rewound
-from actorflow.workflows.instance.state import WorkState, WorkType
+from actorflow.workflows.instance.rewind import forked, rewound
+from actorflow.workflows.instance.state import StepState, StepType
 from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import Workflow
@@ -32,14 +32,14 @@ from tests.workflows.test_batching import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actorflow.workflows.instance.state import WorkStatus
+    from actorflow.workflows.instance.state import StepStatus
     from tests.workflows.test_batching import Sent
 
 Json = Any
 
 
 def working(workflow: Json) -> Json:
-    """Return a workflow that has a work at least."""
+    """Return a workflow that has a step at least."""
     first = {"op": "execute", "works": [{"task": "A", "input": 0}]}
     methods = workflow["methods"]
     return workflow | {"methods": methods | {"handle": [first, *methods["handle"]]}}
@@ -50,8 +50,8 @@ WITH = WITH_WAITS.map(working)
 PICKS = st.integers(0, 20)
 
 
-def picked(run: Run, pick: int) -> WorkStatus:
-    """Return a work that is the first of its execution."""
+def picked(run: Run, pick: int) -> StepStatus:
+    """Return a step that is the first of its execution."""
     statuses = run.instance.state.statuses
     chosen = statuses[pick % len(statuses)]
     return next(status for status in statuses if status.index == chosen.index)
@@ -78,11 +78,11 @@ def deliver(run: Run, message: Sent) -> None:
 def fork_and_reference(
     workflow: Json, choices: list[int], pick: int, decider: str
 ) -> tuple[Run, Run]:
-    """Return a fork of a run from before some work, and a run that never went further."""
+    """Return a fork of a run from before some step, and a run that never went further."""
     run, messages = one_by_one(workflow, choices)
-    work = picked(run, pick)
-    before, _ = up_to(workflow, messages, work.index)
-    state = forked(run.instance.state, work.work, "Generated")
+    step = picked(run, pick)
+    before, _ = up_to(workflow, messages, step.index)
+    state = forked(run.instance.state, step.step, "Generated")
     assert violations(state) == []
     state.decision_triggered_at = before.now
     fork = Run(workflow, decider)
@@ -105,13 +105,13 @@ def test_a_fork_equals_one_that_never_went_further(
 
 @pytest.mark.parametrize("decider", ["scripted", "live"])
 @given(workflow=WITH, choices=CHOSEN, pick=PICKS)
-def test_a_fork_does_the_same_works_with_waits(
+def test_a_fork_does_the_same_steps_with_waits(
     decider: str, workflow: Json, choices: list[int], pick: int
 ) -> None:
     fork, before = fork_and_reference(workflow, choices, pick, decider)
-    assert fork.works == before.works
-    waits = {(each.work, each.event) for each in fork.instance.state.waits}
-    assert waits == {(each.work, each.event) for each in before.instance.state.waits}
+    assert fork.steps == before.steps
+    waits = {(each.step, each.event) for each in fork.instance.state.waits}
+    assert waits == {(each.step, each.event) for each in before.instance.state.waits}
     fork.close()
 
 
@@ -125,13 +125,13 @@ def rewind_and_reference(
     run.decide()
     for message in messages:
         deliver(run, message)
-    work = picked(run, pick)
-    kept = {run.named(each.work) for each in run.instance.state.statuses if each.index < work.index}
-    before, count = up_to(workflow, messages, work.index)
+    step = picked(run, pick)
+    kept = {run.named(each.step) for each in run.instance.state.statuses if each.index < step.index}
+    before, count = up_to(workflow, messages, step.index)
     for message in messages[count:]:
-        if isinstance(message, m.Event) or message.work in kept:
+        if isinstance(message, m.Event) or message.step in kept:
             deliver(before, message)
-    run.deliver([m.Rewind(run.now, work.work)], run.now)
+    run.deliver([m.Rewind(run.now, step.step)], run.now)
     assert violations(run.instance.state) == []
     run.decide()
     assert violations(run.instance.state) == []
@@ -150,11 +150,11 @@ def test_a_rewound_instance_equals_one_that_never_went_further(
 
 @pytest.mark.parametrize("decider", ["scripted", "live"])
 @given(workflow=WITH, choices=CHOSEN, steps=PICKS, pick=PICKS)
-def test_a_rewound_instance_does_the_same_works_with_waits(
+def test_a_rewound_instance_does_the_same_steps_with_waits(
     decider: str, workflow: Json, choices: list[int], steps: int, pick: int
 ) -> None:
     run, before = rewind_and_reference(workflow, choices, steps, pick, decider)
-    assert run.works == before.works
+    assert run.steps == before.steps
     run.close()
 
 
@@ -163,11 +163,11 @@ def test_going_back_leaves_the_given_state_alone(
     workflow: Json, choices: list[int], pick: int
 ) -> None:
     run, _ = one_by_one(workflow, choices)
-    work = picked(run, pick).work
+    step = picked(run, pick).step
     state = run.instance.state
     before = stored.encode(state)
-    rewound(state, work)
-    forked(state, work, "other")
+    rewound(state, step)
+    forked(state, step, "other")
     assert stored.encode(state) == before
 
 
@@ -221,12 +221,12 @@ def test_what_the_same_execution_asked_for_before_is_not_done_again(decider: Dec
     driver.sent.clear()
     driver.receive(m.Rewind(driver.tick(), "0/2.0"))
     assert driver.sent == [
-        m.CancelWork("0/2.0", WorkType.TASK, 1, dispatched=False),
+        m.CancelStep("0/2.0", StepType.TASK, 1, apart=False),
         m.DecisionJob(driver.state.decision_uuid, 2, [0]),
     ]
     driver.settle()
-    jobs = [each for each in driver.sent if isinstance(each, m.WorkJob)]
-    assert [(job.work, job.attempt, job.input) for job in jobs] == [("0/2.0", 2, {"order": number})]
+    jobs = [each for each in driver.sent if isinstance(each, m.StepJob)]
+    assert [(job.step, job.attempt, job.input) for job in jobs] == [("0/2.0", 2, {"order": number})]
     assert driver.properties == {"paid": 5}, "the event has happened again, once"
     assert driver.succeed("0/2.0", "shipped").output == "shipped"
 
@@ -243,25 +243,25 @@ def test_an_answer_to_what_was_undone_comes_too_late(decider: Decider) -> None:
     assert driver.settle().output == "new"
 
 
-def test_the_result_of_a_work_that_had_begun_before_is_kept(decider: Decider) -> None:
+def test_the_result_of_a_step_that_had_begun_before_is_kept(decider: Decider) -> None:
     driver = Driver(Order(), decider).settle().succeed("0/0.0", "charged").succeed("0/1.0")
     driver.receive(m.Rewind(driver.tick(), "0/2.0"))
     driver.settle()
     status = driver.instance.status("0/1.0")
     assert status is not None
-    assert status.status is WorkState.SUCCESSFUL
+    assert status.status is StepState.SUCCESSFUL
     assert driver.open == ["0/2.0"]
 
 
 def test_the_timers_of_what_is_undone_are_cleared(decider: Decider) -> None:
     driver = Driver(Order(), decider).settle().succeed("0/0.0", "charged").start("0/2.0")
-    assert [each.work for each in driver.state.timeouts] == ["0/2.0"]
+    assert [each.step for each in driver.state.timeouts] == ["0/2.0"]
     driver.receive(m.Rewind(driver.tick(), "0/2.0"))
     assert m.ClearTimer("0/2.0", timeout=True) in driver.sent
     assert driver.settle().state.timeouts == []
 
 
-def test_an_unknown_work_is_dropped(decider: Decider) -> None:
+def test_an_unknown_step_is_dropped(decider: Decider) -> None:
     driver = Driver(Order(), decider).settle()
     driver.receive(m.Rewind(1, "0/9.0"))
     assert driver.state.dropped == 1
@@ -278,23 +278,23 @@ class Races(Workflow[Any]):
         return self.execute(ship(str(won.index)))
 
 
-def test_a_work_that_was_stopped_since_is_begun_again(decider: Decider) -> None:
+def test_a_step_that_was_stopped_since_is_begun_again(decider: Decider) -> None:
     driver = Driver(Races(), decider).settle()
     driver.receive(m.Tick(driver.tick(60)))
     driver.settle()
-    assert m.CancelWork("0/0.0", WorkType.TASK) in driver.sent
-    # The same execution has stopped one work and begun another.
+    assert m.CancelStep("0/0.0", StepType.TASK) in driver.sent
+    # The same execution has stopped one step and begun another.
     state = rewound(driver.state, "0/1.0")
-    assert [(each.work, each.status, each.sync) for each in state.statuses] == [
+    assert [(each.step, each.status, each.sync) for each in state.statuses] == [
         ("0/0.0", "scheduled", True),
         ("0/0.1", "successful", True),
     ]
     driver.sent.clear()
     driver.receive(m.Rewind(driver.tick(), "0/1.0"))
-    again = [each for each in driver.sent if isinstance(each, m.WorkJob)]
-    assert [(job.work, job.attempt) for job in again] == [("0/0.0", 2)]
+    again = [each for each in driver.sent if isinstance(each, m.StepJob)]
+    assert [(job.step, job.attempt) for job in again] == [("0/0.0", 2)]
     driver.settle()
-    assert m.CancelWork("0/0.0", WorkType.TASK, 2) in driver.sent
+    assert m.CancelStep("0/0.0", StepType.TASK, 2) in driver.sent
     assert driver.succeed("0/1.0", "shipped").output == "shipped"
 
 
@@ -311,14 +311,14 @@ def test_a_fork_waits_and_times_out_as_the_other_did_then(decider: Decider) -> N
 
     driver = Driver(Waits(), decider).settle().start("0/0.0").event("ask").event("go")
     driver.succeed("0/0.0", "charged").succeed("0/2.0", "charged")
-    asked = next(each.work for each in driver.state.statuses if each.name == "email")
+    asked = next(each.step for each in driver.state.statuses if each.name == "email")
     fork = forked(driver.state, asked, "i-2")
     assert violations(fork) == []
-    assert [(each.work, each.timestamp, each.event) for each in fork.waits] == [
+    assert [(each.step, each.timestamp, each.event) for each in fork.waits] == [
         ("0/1.0", 100, "go")
     ]
-    assert [(each.work, each.timestamp) for each in fork.timeouts] == [("0/0.0", 11)]
-    assert {each.work: each.status for each in fork.statuses} == {
+    assert [(each.step, each.timestamp) for each in fork.timeouts] == [("0/0.0", 11)]
+    assert {each.step: each.status for each in fork.statuses} == {
         "0/0.0": "scheduled",
         "0/1.0": "scheduled",
     }
@@ -346,7 +346,7 @@ def test_a_fork_gets_the_event_that_has_interrupted_it(decider: Decider) -> None
     driver.settle()
     driver.tick(-1)
     driver.event("later")
-    sorry = next(each.work for each in driver.state.statuses if each.input == {"text": "sorry"})
+    sorry = next(each.step for each in driver.state.statuses if each.input == {"text": "sorry"})
     fork = Driver(Thinks(), decider, id="i-2")
     fork.instance = Instance(forked(driver.state, sorry, "i-2"))
     assert violations(fork.state) == []
@@ -363,13 +363,13 @@ def test_a_failure_is_undone_or_kept_as_it_was(decider: Decider) -> None:
     driver.receive(m.Retry(driver.tick(), "0/0.0"))
     driver.settle().succeed("0/0.0", "charged").fail("0/2.0", message="bug")
     failed = rewound(driver.state, "0/2.0")
-    assert [(each.work, each.status, each.attempt) for each in failed.statuses] == [
+    assert [(each.step, each.status, each.attempt) for each in failed.statuses] == [
         ("0/0.0", "successful", 2),
         ("0/1.0", "scheduled", 1),
     ]
     driver.receive(m.Rewind(driver.tick(), "0/0.0"))
     driver.settle()
-    assert driver.works == [("0/0.0", "charge", {"order": "o-1"})]
+    assert driver.steps == [("0/0.0", "charge", {"order": "o-1"})]
     status = driver.instance.status("0/0.0")
     assert status is not None
     assert (status.status, status.attempt) == ("scheduled", 3)
@@ -386,7 +386,7 @@ class Talks(Workflow[Any]):
 
 
 def asked_at(driver: Driver) -> str:
-    return next(each.work for each in driver.state.statuses if each.name == "email")
+    return next(each.step for each in driver.state.statuses if each.name == "email")
 
 
 def test_a_failure_that_was_retried_since_does_not_happen_again(decider: Decider) -> None:
@@ -399,7 +399,7 @@ def test_a_failure_that_was_retried_since_does_not_happen_again(decider: Decider
     assert driver.settle().output == "charged"
 
 
-def test_a_work_that_failed_after_it_was_undone_can_be_retried(decider: Decider) -> None:
+def test_a_step_that_failed_after_it_was_undone_can_be_retried(decider: Decider) -> None:
     driver = Driver(Talks(), decider).settle()
     driver.receive(m.Rewind(driver.tick(), "0/0.0"))
     driver.settle().fail("0/0.0").event("ask")
@@ -407,7 +407,7 @@ def test_a_work_that_failed_after_it_was_undone_can_be_retried(decider: Decider)
     driver.settle().succeed(asked_at(driver))
     stuck = driver.instance.stuck_on()
     assert stuck is not None
-    assert (stuck.work, stuck.status, stuck.attempt) == ("0/0.0", "failed", 2)
+    assert (stuck.step, stuck.status, stuck.attempt) == ("0/0.0", "failed", 2)
     driver.receive(m.Retry(driver.tick(), "0/0.0"))
     assert driver.succeed("0/0.0", "charged").output == "charged"
 
@@ -424,4 +424,4 @@ def test_a_sub_workflow_that_waits_for_a_fix_still_does(decider: Decider) -> Non
     driver.settle().succeed(asked_at(driver))
     stuck = driver.instance.stuck_on()
     assert stuck is not None
-    assert (stuck.work, stuck.error) == ("0/0.0", {"name": "Bug", "message": "no"})
+    assert (stuck.step, stuck.error) == ("0/0.0", {"name": "Bug", "message": "no"})

@@ -13,12 +13,12 @@ from actorflow.workflows.decider import Decider
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import UNSET, BranchType, PropertiesAt, WorkType
+from actorflow.workflows.instance.state import UNSET, BranchType, PropertiesAt, StepType
 from actorflow.workflows.service.incoming import event_body, start_body
 from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
-from actorflow.workflows.workflow import WorkError, Workflow, WorkInfo
+from actorflow.workflows.workflow import StepError, StepInfo, Workflow
 from tests.workflows.driving import Driver
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def decider() -> Iterator[Decider]:
 
 
 @task(timeout=10)
-def work(name: str) -> str:
+def step(name: str) -> str:
     raise NotImplementedError
 
 
@@ -53,35 +53,35 @@ def aside(name: str) -> str:
 
 
 class Watcher(Workflow[str]):
-    """Does two works at once, then one; notes all that it is told."""
+    """Does two steps at once, then one; notes all events."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
 
     def handle(self) -> str:
-        a, b = self.execute(work("a"), work("b"))
+        a, b = self.execute(step("a"), step("b"))
         self.told = [*self.told, f"both {a} {b}"]
-        return self.execute(work("c"))
+        return self.execute(step("c"))
 
     def on_event(self, event: Event) -> str:
         self.told = [*self.told, f"event {event.name}"]
         return f"heard {event.name}"
 
-    def on_start(self, work: WorkInfo) -> None:
-        self.told = [*self.told, f"start {work.input['name']}"]
+    def on_start(self, step: StepInfo) -> None:
+        self.told = [*self.told, f"start {step.input['name']}"]
 
-    def on_success(self, work: WorkInfo, output: Any) -> None:
+    def on_success(self, step: StepInfo, output: Any) -> None:
         self.told = [*self.told, f"success {output}"]
 
-    def on_failure(self, work: WorkInfo, error: WorkError) -> None:
+    def on_failure(self, step: StepInfo, error: StepError) -> None:
         self.told = [*self.told, f"failure {error.name}"]
 
-    def on_timeout(self, work: WorkInfo) -> None:
-        self.told = [*self.told, f"timeout {work.input['name']}"]
+    def on_timeout(self, step: StepInfo) -> None:
+        self.told = [*self.told, f"timeout {step.input['name']}"]
 
 
 class Waiter(Workflow[Any]):
-    """Waits for an event for a minute, then does a work."""
+    """Waits for an event for a minute, then does a step."""
 
     def handle(self) -> Any:
         found = self.wait("go", seconds=60)
@@ -125,11 +125,11 @@ def test_z6_on_failure_is_called_for_each_failure(decider: Decider) -> None:
     assert driver.properties["told"] == ["failure IOError"]
 
 
-def test_z7_a_work_that_takes_too_long_may_still_end(decider: Decider) -> None:
+def test_z7_a_task_that_takes_too_long_is_told_and_has_failed(decider: Decider) -> None:
     driver = watcher(decider).start("0/0.0")
     driver.receive(m.TimedOut(driver.tick(10), "0/0.0"))
     driver.settle().succeed("0/0.0", "A")
-    assert driver.properties["told"] == ["start a", "timeout a", "success A"]
+    assert driver.properties["told"] == ["start a", "timeout a", "failure TaskTimeout"]
 
 
 def test_z8_one_branch_for_the_start_and_for_each_thing_that_happens(decider: Decider) -> None:
@@ -161,7 +161,7 @@ def test_z9_branches_run_one_at_a_time_in_one_decision(decider: Decider) -> None
 
 def test_z10_a_branch_stops_where_it_waits_or_ends(decider: Decider) -> None:
     driver = watcher(decider)
-    assert [status.work for status in driver.state.statuses] == ["0/0.0", "0/0.1"]
+    assert [status.step for status in driver.state.statuses] == ["0/0.0", "0/0.1"]
     assert driver.state.branches[0].output is UNSET
     driver.event("E")
     assert driver.state.branches[1].output == "heard E"
@@ -193,7 +193,7 @@ def test_z14_r3_an_instance_ends_when_all_branches_have(decider: Decider) -> Non
             return "handled"
 
         def on_event(self, event: Event) -> None:
-            self.execute(work("event"))
+            self.execute(step("event"))
 
     driver = Driver(Both(), decider)
     driver.receive(m.Event(driver.tick(), "E"))
@@ -212,7 +212,7 @@ def test_r3_an_end_needs_no_output(decider: Decider) -> None:
     assert driver.state.branches[0].output is None, "handle always has one"
 
 
-# What is recorded.
+# Recorded entries.
 
 
 def test_z16_an_instance_has_an_id_a_name_and_a_language(decider: Decider) -> None:
@@ -231,24 +231,24 @@ def test_z17_a_branch_holds_what_it_was_created_by(decider: Decider) -> None:
     handle, event, start, success, failure = driver.state.branches
     assert handle.type is BranchType.HANDLE
     assert (event.event_name, event.event_input, event.output) == ("E", 5, "heard E")
-    assert (start.task_name, start.task_input) == ("work", {"name": "a"})
-    assert (success.task_name, success.task_output) == ("work", "A")
+    assert (start.task_name, start.task_input) == ("step", {"name": "a"})
+    assert (success.task_name, success.task_output) == ("step", "A")
     assert (failure.error_name, failure.error_input) == ("IOError", {"message": "boom"})
 
 
 def test_z18_executions_are_the_keys_of_branches_in_order(decider: Decider) -> None:
     driver = watcher(decider)
     driver.receive(m.Succeeded(1, "0/0.0", "A"), m.Succeeded(2, "0/0.1", "B"))
-    assert driver.state.executions == [0, 1, 0, 2, 0], "those that are planned included"
+    assert driver.state.executions == [0, 1, 0, 2, 0], "including the planned ones"
     assert driver.state.ongoing_index == 1
 
 
-def test_z19_r2_the_status_of_a_work(decider: Decider) -> None:
+def test_z19_r2_the_status_of_a_step(decider: Decider) -> None:
     driver = watcher(decider)
     status = driver.instance.status("0/0.0")
     assert status is not None
     assert (status.branch_key, status.position, status.status) == (0, "0.0", "scheduled")
-    assert (status.sync, status.type, status.name) == (True, "task", "work")
+    assert (status.sync, status.type, status.name) == (True, "task", "step")
     assert status.input == {"name": "a"}
     driver.succeed("0/0.0", "A")
     assert (status.status, status.completion_index, status.output) == ("successful", 1, "A")
@@ -257,7 +257,7 @@ def test_z19_r2_the_status_of_a_work(decider: Decider) -> None:
 def test_r2_what_prepare_needs_is_stored_with_the_status(decider: Decider) -> None:
     driver = watcher(decider).restart()
     driver.succeed("0/0.0", "A").succeed("0/0.1", "B")
-    assert [each.name for each in driver.state.statuses] == ["work", "work", "work"]
+    assert [each.name for each in driver.state.statuses] == ["step", "step", "step"]
 
 
 def test_z21_a_running_wait_has_its_deadline_and_its_event(decider: Decider) -> None:
@@ -300,11 +300,11 @@ def test_z25_after_execute_the_properties_are_those_of_the_last_completion(
 ) -> None:
     class Dispatches(Watcher):
         def handle(self) -> str:
-            self.execute(work("a"))
+            self.execute(step("a"))
             self.told = [*self.told, "after execute"]
             self.dispatch(aside("d"))
             self.told = [*self.told, "after dispatch"]
-            return self.execute(work("b"))
+            return self.execute(step("b"))
 
     driver = Driver(Dispatches(), decider).settle().event("E").succeed("0/0.0", "A")
     assert driver.properties["told"] == [
@@ -364,12 +364,12 @@ def test_z30_a_wait_that_ended_during_a_slow_decision_comes_before_later_actions
 
 def test_z32_a_scheduled_task_is_recorded_and_sent(decider: Decider) -> None:
     driver = watcher(decider)
-    jobs = [each for each in driver.sent if isinstance(each, m.WorkJob)]
-    assert [(job.work, job.type, job.name, job.input, job.timeout) for job in jobs] == [
-        ("0/0.0", WorkType.TASK, "work", {"name": "a"}, 10),
-        ("0/0.1", WorkType.TASK, "work", {"name": "b"}, 10),
+    jobs = [each for each in driver.sent if isinstance(each, m.StepJob)]
+    assert [(job.step, job.type, job.name, job.input, job.timeout) for job in jobs] == [
+        ("0/0.0", StepType.TASK, "step", {"name": "a"}, 10),
+        ("0/0.1", StepType.TASK, "step", {"name": "b"}, 10),
     ]
-    assert [status.work for status in driver.state.statuses] == ["0/0.0", "0/0.1"]
+    assert [status.step for status in driver.state.statuses] == ["0/0.0", "0/0.1"]
 
 
 def test_z33_a_scheduled_wait_starts_and_either_runs_or_is_over(decider: Decider) -> None:
@@ -436,7 +436,7 @@ def test_r11_several_waits_on_one_event_are_released_in_their_order(decider: Dec
             return [each is not None for each in self.execute_all(waits)]
 
     driver = Driver(Twice(), decider).settle().event("go")
-    ended = [branch.work for branch in driver.state.branches if branch.type == "onSuccess"]
+    ended = [branch.step for branch in driver.state.branches if branch.type == "onSuccess"]
     assert ended == ["0/0.0", "0/0.1"]
     assert driver.output == [True, True]
 
@@ -482,10 +482,10 @@ def test_z50_a_run_that_is_not_committed_leaves_the_state_as_it_was(decider: Dec
     event = [Message(2, 1.0, event_body("E", {}, None))]
     lost = kind.run(Context("i-1", 1.0), begun.state, event)
     again = kind.run(Context("i-1", 1.0), kind.decode(data), event)
-    assert lost.state.data == again.state.data, "what is delivered again leads to the same"
+    assert lost.state.data == again.state.data, "repeated deliveries lead to the same state"
 
 
-def test_z63_several_works_are_scheduled_together_and_awaited_together(decider: Decider) -> None:
+def test_z63_several_steps_are_scheduled_together_and_awaited_together(decider: Decider) -> None:
     driver = watcher(decider)
     assert driver.open == ["0/0.0", "0/0.1"]
     driver.succeed("0/0.1", "B")
@@ -499,7 +499,7 @@ def test_z64_dispatch_never_waits_and_schedules_once(decider: Decider) -> None:
     class Goes(Workflow[str]):
         def handle(self) -> str:
             self.dispatch(aside("d"))
-            return self.execute(work("a"))
+            return self.execute(step("a"))
 
     driver = Driver(Goes(), decider, forget=True).settle()
     assert driver.open == ["0/0.0", "0/1.0"]

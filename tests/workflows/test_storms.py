@@ -1,4 +1,4 @@
-"""Whatever arrives, in whatever order: nothing raises, and what must hold of a state holds."""
+"""Whatever arrives, in whatever order: nothing raises, and the invariants of a state hold."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorflow.workflows.decider import Decider
-from actorflow.workflows.errors import WorkFailed
+from actorflow.workflows.errors import StepFailed
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.invariants import violations
 from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
-from actorflow.workflows.workflow import Workflow, WorkInfo
+from actorflow.workflows.workflow import StepInfo, Workflow
 from tests.workflows.driving import Driver
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Busy(Workflow[str]):
         self.first(step(3), Wait("E", seconds=3), step(4), cancel=True)
         try:
             self.execute(step(5), raises=True)
-        except WorkFailed:
+        except StepFailed:
             self.seen += 100
         self.wait("F", seconds=20)
         return f"seen {self.seen}"
@@ -47,7 +47,7 @@ class Busy(Workflow[str]):
         if event.data == 2:
             self.execute(step(6))
 
-    def on_failure(self, work: WorkInfo, error: Any) -> None:
+    def on_failure(self, info: StepInfo, error: Any) -> None:
         self.execute(step(7))
 
 
@@ -69,8 +69,8 @@ ARRIVALS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
 MESSAGES: dict[str, Callable[..., m.Received]] = {
     "event": m.Event,
     "started": m.Started,
-    "succeeded": lambda at, work: m.Succeeded(at, work, 1),
-    "failed": lambda at, work: m.Failed(at, work, {"name": "IOError"}),
+    "succeeded": lambda at, step: m.Succeeded(at, step, 1),
+    "failed": lambda at, step: m.Failed(at, step, {"name": "IOError"}),
     "timeout": m.TimedOut,
     "cancel": m.Cancel,
     "retry": m.Retry,
@@ -86,11 +86,11 @@ def message(arrival: tuple[Any, ...], driver: Driver) -> m.Received | None:
     what, *rest = arrival
     at = driver.now
     if what == "finish":
-        # Storms get nowhere if they do not know what is open.
-        works = [*driver.open, "9/9.9"]
-        return m.Succeeded(at, works[rest[0] % len(works)], 1)
+        # Storms get nowhere if they do not know the open steps.
+        steps = [*driver.open, "9/9.9"]
+        return m.Succeeded(at, steps[rest[0] % len(steps)], 1)
     if what == "kill":
-        # Now and then: what follows is less interesting.
+        # Seldom, because later actions are less interesting.
         return m.Kill(at) if rest == [0] else None
     make = MESSAGES.get(what)
     return None if make is None else make(at, *rest)

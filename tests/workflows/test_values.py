@@ -50,11 +50,11 @@ class Typed(Workflow[Point]):
 
 def test_values_of_declared_types_come_back_as_such(decider: Decider, way: str) -> None:
     driver = drive(Typed(), decider, way)
-    assert driver.works[0][2] == {
+    assert driver.steps[0][2] == {
         "point": {"x": 1, "y": 2},
         "by": {"amount": 3, "currency": "EUR"},
     }
-    args, kwargs = move.arguments(driver.works[0][2])
+    args, kwargs = move.arguments(driver.steps[0][2])
     assert (args, kwargs) == ((Point(1, 2), Money(3)), {})
     driver.succeed("0/0.0", move.write(move.function(*args))).succeed("0/1.0", 2)
     assert driver.output == {"x": 4, "y": 2}

@@ -75,7 +75,7 @@ def test_z57_modified_code_is_refused_with_what_was_recorded(decider: Decider) -
     assert driver.run(answer) == [1, 2, 3]
 
 
-def test_r23_a_strict_decider_misses_works_that_are_gone() -> None:
+def test_r23_a_strict_decider_misses_steps_that_are_gone() -> None:
     def shorter(self: Workflow[Any]) -> Any:
         return self.execute(double(1))
 
@@ -101,7 +101,7 @@ def test_check_replays_a_history_against_other_code(decider: Decider) -> None:
     driver.succeed("0/0.0", 1)
     before = stored.encode(driver.state)
     assert decider.check(old, driver.state) is None
-    assert decider.check(good, driver.state) is None, "it differs after what has happened"
+    assert decider.check(good, driver.state) is None, "it differs after the recorded part"
     assert stored.encode(driver.state) == before
     driver.succeed("0/1.0", 2)
     found = decider.check(good, driver.state)

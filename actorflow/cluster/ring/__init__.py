@@ -1,96 +1,50 @@
 """The ring of workers, as a pure state machine: events in, actions out, time as a parameter.
 
-The same `Member` runs in simulation, by the thousands of histories, and in production. It reads no
-clock, opens no socket and writes to no store: a shell passes events to it and carries out the
-actions that it returns.
+It decides which member owns which partitions. It reads no clock, opens no socket and writes to no
+store: `actorflow.cluster.membership` passes events to it and carries out the actions it returns.
 """
 
-from actorflow.cluster.ring.actions import (
-    Action,
-    Bury,
-    Drain,
-    Left,
-    Lose,
-    Own,
-    Perform,
-    Process,
-    Register,
-    Send,
-    Step,
-    Sweep,
-)
-from actorflow.cluster.ring.assignment import desired_owners, share_of
-from actorflow.cluster.ring.clockwork import clock_offsets, clock_rank
 from actorflow.cluster.ring.events import (
-    Committed,
+    Action,
+    Drain,
     Drained,
     Event,
     Fenced,
-    Leave,
-    Processed,
-    Received,
+    Hint,
+    Hinted,
+    Lose,
+    Own,
+    Register,
     Registered,
-    SendFailed,
-    Verdict,
+    RingStep,
+    Sweep,
 )
-from actorflow.cluster.ring.member import Member, Status
-from actorflow.cluster.ring.messages import (
-    AskMap,
-    Cycle,
-    HandedOver,
-    Payload,
-    Post,
-    TaskNote,
-    Tracker,
-    TrackerMap,
-    Work,
-)
+from actorflow.cluster.ring.leases import desired_owners
+from actorflow.cluster.ring.member import Member
 from actorflow.cluster.ring.options import RingOptions
-from actorflow.cluster.ring.register import CheckIn, Holding, Roll, Seat, View, check_in
+from actorflow.cluster.ring.register import CheckIn, Holding, MemberEntry, Roll, View, check_in
 
 __all__ = [
     "Action",
-    "AskMap",
-    "Bury",
     "CheckIn",
-    "Committed",
-    "Cycle",
     "Drain",
     "Drained",
     "Event",
     "Fenced",
-    "HandedOver",
+    "Hint",
+    "Hinted",
     "Holding",
-    "Leave",
-    "Left",
     "Lose",
     "Member",
+    "MemberEntry",
     "Own",
-    "Payload",
-    "Perform",
-    "Post",
-    "Process",
-    "Processed",
-    "Received",
     "Register",
     "Registered",
     "RingOptions",
+    "RingStep",
     "Roll",
-    "Seat",
-    "Send",
-    "SendFailed",
-    "Status",
-    "Step",
     "Sweep",
-    "TaskNote",
-    "Tracker",
-    "TrackerMap",
-    "Verdict",
     "View",
-    "Work",
     "check_in",
-    "clock_offsets",
-    "clock_rank",
     "desired_owners",
-    "share_of",
 ]

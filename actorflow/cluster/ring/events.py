@@ -1,83 +1,49 @@
-"""What can happen to a member."""
+"""What a member receives (events), and what it asks its shell to do (actions)."""
 
 from __future__ import annotations
 
-from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from actorflow.cluster.ring.messages import Payload, Post, TaskNote, Tracker
-    from actorflow.cluster.ring.register import View
+    from collections.abc import Sequence
+
+    from actorflow.cluster.ring.register import CheckIn, View
 
 __all__ = [
-    "Committed",
+    "Action",
+    "Drain",
     "Drained",
     "Event",
     "Fenced",
-    "Leave",
-    "Processed",
-    "Received",
+    "Hint",
+    "Hinted",
+    "Lose",
+    "Own",
+    "Register",
     "Registered",
-    "SendFailed",
-    "Verdict",
+    "RingStep",
+    "Sweep",
 ]
 
 
+# Events.
+
+
 class Registered(NamedTuple):
-    """The answer to a `Register` action, or that there was none."""
+    """The answer to a `Register` action."""
 
     number: int
-    """Of the action."""
+    """The number of the action."""
     view: View | None
     """`None`: the store could not be reached, or did not answer in time."""
 
 
-class Received(NamedTuple):
-    """Another member has sent something."""
-
-    payload: Payload
-
-
-class SendFailed(NamedTuple):
-    """A `Send` action is known to have failed."""
-
-    to: str
-    payload: Payload
-
-
-class Verdict(Enum):
-    """What became of a wake-up."""
-
-    DONE = auto()
-    """Everything that was found has run and is committed."""
-    NOT_FOUND = auto()
-    """There is no such execution, as far as the store says."""
-    LOST_RACE = auto()
-    """The commit was refused: somebody has written meanwhile. Nothing of it happened."""
-    LEFT = auto()
-    """The time was up before all messages had run."""
-
-
-class Processed(NamedTuple):
-    """The end of a `Process` action."""
-
-    post: Post
-    verdict: Verdict
-
-
-class Committed(NamedTuple):
-    """A run was committed. What it leads to may be passed on now, and not earlier."""
-
-    posts: tuple[Post, ...] = ()
-    """Wake-ups for the executions that it has sent messages to."""
-    trackers: tuple[Tracker, ...] = ()
-    """The timers that it has set."""
-    tasks: tuple[TaskNote, ...] = ()
-    """The tasks that it has handed out."""
+class Hinted(NamedTuple):
+    """Another member has released a partition that this one should own."""
 
 
 class Drained(NamedTuple):
-    """Nothing of a partition runs any more, as `Drain` has asked for."""
+    """Nothing of a partition runs any more, as `Drain` has requested."""
 
     partition: int
 
@@ -88,10 +54,57 @@ class Fenced(NamedTuple):
     partition: int
 
 
-class Leave(NamedTuple):
-    """The process is to stop: hand everything over."""
+Event: TypeAlias = Registered | Hinted | Drained | Fenced
 
 
-Event: TypeAlias = (
-    Registered | Received | SendFailed | Processed | Committed | Drained | Fenced | Leave
-)
+# Actions.
+
+
+class Register(NamedTuple):
+    """Pass a request to the store; answer with `Registered` of the same number, or with no view."""
+
+    number: int
+    request: CheckIn
+
+
+class Hint(NamedTuple):
+    """Send `Hinted` to another member. The hint may be lost: that member checks in anyway."""
+
+    to: str
+
+
+class Own(NamedTuple):
+    """Own a partition from now on: read everything of it, then run (nothing earlier counts).
+
+    Every commit in it names this epoch.
+    """
+
+    partition: int
+    epoch: int
+
+
+class Lose(NamedTuple):
+    """Own a partition no longer: start nothing, and discard the runs that have begun."""
+
+    partition: int
+
+
+class Drain(NamedTuple):
+    """Start nothing more in a partition, finish what runs, then answer with `Drained`."""
+
+    partition: int
+
+
+class Sweep(NamedTuple):
+    """Look at everything that is stored in the partitions owned: messages, timers, open tasks."""
+
+
+Action: TypeAlias = Register | Hint | Own | Lose | Drain | Sweep
+
+
+class RingStep(NamedTuple):
+    """The result of one step of a member."""
+
+    actions: Sequence[Action]
+    wait: float
+    """Seconds until the next step, if nothing arrives before."""

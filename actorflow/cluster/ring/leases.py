@@ -1,4 +1,4 @@
-"""What a member owns, until when, and what it asks of the register next.
+"""Leases: the partitions that a member owns or should own, and its next request to the register.
 
 Two clocks: leases end by the store's, and a member relies on one for less than that by its own,
 counted from *before* it asked. So it stops before anybody else may begin.
@@ -7,24 +7,24 @@ counted from *before* it asked. So it stops before anybody else may begin.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from math import inf
 from typing import TYPE_CHECKING
 
-from actorflow.cluster.ring.actions import Action, Drain, Left, Lose, Own, Register, Send
-from actorflow.cluster.ring.assignment import desired_owners
-from actorflow.cluster.ring.messages import HandedOver
+from actorflow.cluster.ring.events import Action, Drain, Hint, Lose, Own, Register
 from actorflow.cluster.ring.register import CheckIn, View
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from actorflow.cluster.ring.options import RingOptions
 
-__all__ = ["Lease", "Leases"]
+__all__ = ["Lease", "Leases", "desired_owners"]
 
 _FASTEST = 0.05  # seconds between two check-ins, at least
 _FAILED = 0.1  # of a lease, after which an unanswered check-in is repeated
-_SHED = 8  # one in so many of what is held is on its way out at the same time, or a single one
+_SHED = 8  # at most one partition in eight, or a single one, is drained at the same time
 
 
 @dataclass(slots=True)
@@ -39,21 +39,19 @@ class Lease:
 class Leases:
     """The partitions of one member."""
 
-    def __init__(self, name: str, options: RingOptions, taskers: tuple[str, ...]) -> None:
+    def __init__(self, name: str, options: RingOptions) -> None:
         self.name = name
-        self.taskers = taskers
+        self.taskers: tuple[str, ...] = ()
         self.codes: tuple[str, ...] = ()
         self.busy = 0
         self.held: dict[int, Lease] = {}
         self.draining: set[int] = set()
-        """Those that are on their way out: nothing starts in them."""
+        """Partitions that are to be released: nothing starts in them."""
         self.finished: set[int] = set()
-        """Those of them in which nothing runs any more."""
+        """Draining partitions in which nothing runs any more."""
         self.view: View | None = None
         self.ring: tuple[str, ...] = ()
         """The members that were alive then."""
-        self.leaving = False
-        self.left = False
         self._options = options
         self._received = 0.0  # when the view arrived
         self._number = 0
@@ -64,21 +62,16 @@ class Leases:
     # Time.
 
     def store_time(self, now: float) -> float:
-        """Return what the store's clock says at least; 0 before the first answer."""
+        """Return the time of the store's clock at least; 0 before the first answer."""
         return 0.0 if self.view is None else self.view.now + (now - self._received)
 
-    def owns(self, partition: int, now: float) -> bool:
-        """Return whether runs of a partition may start now."""
-        lease = self.held.get(partition)
-        return lease is not None and now < lease.ends and partition not in self.draining
-
     def next_time(self) -> float:
-        """Return when something is to be done without any event."""
+        """Return when the next step is due if no event arrives."""
         ends = min((lease.ends for lease in self.held.values()), default=inf)
         return min(ends, self._check_in_time())
 
     def expire(self, now: float) -> list[Action]:
-        """Drop what was not renewed in time."""
+        """Drop the partitions that were not renewed in time."""
         if not self.held or now < min(lease.ends for lease in self.held.values()):
             return []
         over = sorted(number for number, lease in self.held.items() if lease.ends <= now)
@@ -102,8 +95,6 @@ class Leases:
         return self._next <= now
 
     def _check_in_time(self) -> float:
-        if self.left:
-            return inf
         if self._asked is not None:
             return self._asked[1] + self._options.renewal
         return max(self._next, self._last + _FASTEST)
@@ -112,8 +103,7 @@ class Leases:
         """Check in, if it is time."""
         if now < self._check_in_time():
             return []
-        released = self.finished if not self.leaving else set()
-        leave = self.leaving and self.finished >= self.held.keys()
+        released = self.finished
         self._number += 1
         request = CheckIn(
             self.name,
@@ -123,9 +113,8 @@ class Leases:
                 for number, lease in sorted(self.held.items())
                 if number not in released
             ),
-            take=() if self.leaving else tuple(self._wanted(now)),
+            take=tuple(self._wanted(now)),
             release=tuple((number, self.held[number].epoch) for number in sorted(released)),
-            leave=leave,
             taskers=self.taskers,
             busy=self.busy,
             number=self._number,
@@ -155,7 +144,7 @@ class Leases:
     # Answers.
 
     def answered(self, number: int, view: View | None, now: float) -> list[Action]:
-        """Learn what the register says; an answer to an older question does not count."""
+        """Apply the answer of the register; an answer to an older request does not count."""
         asked = self._asked
         if asked is None or asked[0] != number:
             return []
@@ -165,18 +154,15 @@ class Leases:
             return []
         self.view, self.ring, self._received = view, view.ring, now
         _, sent, request = asked
-        if request.leave:
-            return self._gone(view)
         actions = self._compare(view, request, sent + self._options.usable, now)
-        if self.leaving:
-            return [*actions, *self.drain_all(now)]
         actions += self._shed(view)
         self._plan(view, now)
         return actions
 
     def _compare(self, view: View, request: CheckIn, ends: float, now: float) -> list[Action]:
-        """Bring what is held in line with the register."""
+        """Compare the partitions held here with the register."""
         actions: list[Action] = []
+        hints: set[Hint] = set()
         asked = dict(request.hold)
         released = dict(request.release)
         for number, holding in enumerate(view.holdings):
@@ -186,23 +172,23 @@ class Leases:
                 if not mine or holding.epoch != lease.epoch:
                     actions.append(self._lose(number))
                     if number in released and holding.owner is None:
-                        actions += self._hand_over(number, view)
+                        hints.update(self._hints(number, view))
                 elif asked.get(number) == lease.epoch:
                     lease.ends = max(lease.ends, ends)
-            elif mine and number in request.take and now < ends and not self.leaving:
+            elif mine and number in request.take and now < ends:
                 self.held[number] = Lease(holding.epoch, ends)
                 actions.append(Own(number, holding.epoch))
-        return actions
+        return [*actions, *sorted(hints)]
 
-    def _hand_over(self, number: int, view: View) -> list[Action]:
-        ring = [each for each in self.ring if each != self.name or not self.leaving]
-        heirs = desired_owners(ring, len(view.holdings))
+    def _hints(self, number: int, view: View) -> list[Hint]:
+        """Return the hint for the member that should take a partition."""
+        heirs = desired_owners(self.ring, len(view.holdings))
         if not heirs or heirs[number] == self.name:
             return []
-        return [Send(heirs[number], HandedOver(number))]
+        return [Hint(heirs[number])]
 
     def _shed(self, view: View) -> list[Action]:
-        """Begin to release partitions that another member should own: few at a time."""
+        """Begin to release partitions that another member should own, a few at a time."""
         owners = desired_owners(self.ring, len(view.holdings))
         room = max(len(self.held) // _SHED, 1) - len(self.draining)
         if room <= 0 or not owners:
@@ -220,7 +206,7 @@ class Leases:
             self.hurry(now)
             return
         owners = desired_owners(self.ring, len(view.holdings))
-        ends = [seat.until for seat in view.seats if seat.name != self.name]
+        ends = [member.until for member in view.members if member.name != self.name]
         ends += [
             holding.until
             for number, holding in enumerate(view.holdings)
@@ -232,28 +218,51 @@ class Leases:
     # Giving up.
 
     def drained(self, partition: int, now: float) -> None:
-        """Note that nothing runs in a partition any more: it can be released."""
+        """Release a partition with the next check-in: nothing runs there any more."""
         if partition in self.held and partition in self.draining:
             self.finished.add(partition)
-            if not self.leaving or self.finished >= self.held.keys():
-                self.hurry(now)
+            self.hurry(now)
 
     def fenced(self, partition: int, now: float) -> list[Action]:
-        """Drop a partition that the store says is another's."""
+        """Drop a partition that another member owns, as the store says."""
         self.hurry(now)
         return [self._lose(partition)] if partition in self.held else []
 
-    def drain_all(self, now: float) -> list[Action]:
-        """Release everything, in good order."""
-        self.leaving = True
-        if self.finished >= self.held.keys():
-            self.hurry(now)
-        return self._drain([number for number in sorted(self.held) if number not in self.draining])
 
-    def _gone(self, view: View) -> list[Action]:
-        self.left = True
-        actions: list[Action] = []
-        for number in sorted(self.held):
-            actions.append(self._lose(number))
-            actions += self._hand_over(number, view)
-        return [*actions, Left()]
+def desired_owners(ring: Sequence[str], partitions: int) -> tuple[str, ...]:
+    """Return the member that should own each partition; nothing if the ring is empty.
+
+    Every member and every machine comes to the same answer. Shares differ by one at most, and when
+    a member joins or leaves, about `partitions / len(ring)` change their owner: rendezvous hashing
+    with bounded load. O(n log n) for n members times partitions, once for each ring.
+
+    >>> desired_owners(["a", "b"], 6)
+    ('a', 'b', 'b', 'b', 'a', 'a')
+    >>> desired_owners(["a"], 3)
+    ('a', 'a', 'a')
+    """
+    return _assigned(tuple(sorted(ring)), partitions)
+
+
+def _weight(name: str, partition: int) -> bytes:
+    return blake2b(f"{partition}/{name}".encode(), digest_size=8).digest()
+
+
+@lru_cache(maxsize=256)
+def _assigned(ring: tuple[str, ...], partitions: int) -> tuple[str, ...]:
+    if not ring:
+        return ()
+    floor, extra = divmod(partitions, len(ring))
+    load = dict.fromkeys(ring, 0)
+    owners: dict[int, str] = {}
+    wishes = sorted(
+        ((_weight(name, number), name, number) for name in ring for number in range(partitions)),
+        reverse=True,
+    )
+    for _, name, number in wishes:
+        if number in owners or load[name] > floor or (load[name] == floor and not extra):
+            continue
+        extra -= load[name] == floor
+        load[name] += 1
+        owners[number] = name
+    return tuple(owners[number] for number in range(partitions))

@@ -12,7 +12,7 @@ __all__ = ["RingOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingOptions:
-    """How long things take in a ring. Times are in seconds. All members use the same.
+    """Times of a ring, in seconds. All members use the same.
 
     Raises:
         BadOption: a value cannot work; the message says which and why.
@@ -25,34 +25,16 @@ class RingOptions:
     margin: float = 0.1
     """The part of a lease that is given up before its end, because clocks run at different speed.
     """
-    sweep: float = 3.0
-    """How often a member looks at all its partitions, for what a lost wake-up has missed."""
-    cycle: float | None = 1.0
-    """How often, at most, the cycle begins a round; `None`: there is no cycle."""
-    patience: float = 3.0
-    """The multiple of a round's expected length after which a cycle counts as lost."""
-    clock: float = 0.3
-    """How often timers are looked at."""
+    sweep: float = 30.0
+    """How often a member looks at all its partitions."""
     idle: float = 0.021
-    """The least time that a member without work waits."""
-    clock_count: int = 3
-    """How many members watch a timer, its owner included."""
-    grace: float = 1.0
-    """How long a timer is overdue before the next of those members wakes the owner."""
-    hop_limit: int = 32
-    """How often a wake-up is passed on before it is given up."""
+    """The least time that a member waits between two steps."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name == "cycle" and value is None:
-                continue
             if not isinstance(value, (int, float)) or not isfinite(value) or value <= 0:
                 msg = f"{each.name}={value!r}: give a positive number"
-                raise BadOption(msg)
-        for name in ("clock_count", "hop_limit"):
-            if not isinstance(getattr(self, name), int):
-                msg = f"{name}={getattr(self, name)!r}: give a whole number"
                 raise BadOption(msg)
         if not self.margin < 0.5:  # noqa: PLR2004 - of the lease; renewals come at a third
             msg = f"margin={self.margin!r}: give less than 0.5, or no lease outlives its renewal"

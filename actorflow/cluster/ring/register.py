@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["CheckIn", "Holding", "Roll", "Seat", "View", "check_in"]
+__all__ = ["CheckIn", "Holding", "MemberEntry", "Roll", "View", "check_in"]
 
 
-class Seat(NamedTuple):
+class MemberEntry(NamedTuple):
     """A member, as it is registered."""
 
     name: str
@@ -25,7 +25,7 @@ class Seat(NamedTuple):
     busy: int = 0
     """How many tasks it had when it checked in."""
     number: int = 0
-    """Of its last request."""
+    """The number of its last request."""
     codes: tuple[str, ...] = ()
     """Which code it has, of kinds whose code changes."""
 
@@ -49,11 +49,11 @@ class CheckIn(NamedTuple):
     hold: tuple[tuple[int, int], ...] = ()
     """Partitions to renew, each with its epoch."""
     take: tuple[int, ...] = ()
-    """Partitions to take, where nobody owns them."""
+    """Partitions to take if they have no owner."""
     release: tuple[tuple[int, int], ...] = ()
     """Partitions to let go of, each with its epoch."""
     leave: bool = False
-    """It is no member any more, and owns nothing."""
+    """It is not a member any more, and owns nothing."""
     taskers: tuple[str, ...] = ()
     busy: int = 0
     number: int = 0
@@ -66,7 +66,7 @@ class View(NamedTuple):
 
     now: float
     """The time of the store's clock."""
-    seats: tuple[Seat, ...]
+    members: tuple[MemberEntry, ...]
     """The members that are alive, in alphabetical order."""
     holdings: tuple[Holding, ...]
     """The partitions, by their number."""
@@ -74,14 +74,14 @@ class View(NamedTuple):
     @property
     def ring(self) -> tuple[str, ...]:
         """The names of the members that are alive, in alphabetical order."""
-        return tuple(seat.name for seat in self.seats)
+        return tuple(member.name for member in self.members)
 
 
 @dataclass(slots=True)
 class Roll:
     """The rows of a register."""
 
-    seats: dict[str, Seat] = field(default_factory=dict)
+    members: dict[str, MemberEntry] = field(default_factory=dict)
     holdings: list[Holding] = field(default_factory=list)
 
     @classmethod
@@ -91,8 +91,9 @@ class Roll:
 
     def view(self, now: float) -> View:
         """Return what it says at a moment of the store's clock."""
-        alive = (self.seats[name] for name in sorted(self.seats))
-        return View(now, tuple(seat for seat in alive if seat.until > now), tuple(self.holdings))
+        entries = (self.members[name] for name in sorted(self.members))
+        alive = tuple(entry for entry in entries if entry.until > now)
+        return View(now, alive, tuple(self.holdings))
 
 
 def check_in(roll: Roll, request: CheckIn, now: float) -> View:
@@ -113,11 +114,11 @@ def check_in(roll: Roll, request: CheckIn, now: float) -> View:
     Holding(owner='b', epoch=2, until=112.0)
     """
     name, until = request.name, now + request.lease
-    seat = roll.seats.get(name)
-    if seat is not None and 0 < request.number <= seat.number:
+    entry = roll.members.get(name)
+    if entry is not None and 0 < request.number <= entry.number:
         return roll.view(now)  # overtaken: what it asks for may be long given up
-    for each in [seat.name for seat in roll.seats.values() if seat.until <= now]:
-        del roll.seats[each]
+    for each in [entry.name for entry in roll.members.values() if entry.until <= now]:
+        del roll.members[each]
     holdings = roll.holdings
     given_up = range(len(holdings)) if request.leave else [each for each, _ in request.release]
     epochs = dict(request.release)
@@ -126,9 +127,9 @@ def check_in(roll: Roll, request: CheckIn, now: float) -> View:
         if holding.owner == name and epochs.get(number, holding.epoch) == holding.epoch:
             holdings[number] = Holding(None, holding.epoch, now)
     if request.leave:
-        roll.seats.pop(name, None)
+        roll.members.pop(name, None)
         return roll.view(now)
-    roll.seats[name] = Seat(
+    roll.members[name] = MemberEntry(
         name, until, request.taskers, request.busy, request.number, request.codes
     )
     for number, epoch in request.hold:

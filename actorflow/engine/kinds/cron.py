@@ -8,18 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.cron import moments, next_time
-from actorflow.engine.kind import Message, Options, Outcome, Outgoing, SetTimer, TimerFired
+from actorflow.engine.kind import (
+    ENDED,
+    ChildEnded,
+    Message,
+    NewChild,
+    Options,
+    Outcome,
+    Outgoing,
+    SetTimer,
+    TimerFired,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from actorflow.engine.kind import Context, Envelope
 
-__all__ = ["BACKFILL", "CronKind"]
+__all__ = ["ALLOW", "BACKFILL", "OVERLAPS", "QUEUED", "CronKind"]
 
 BACKFILL = 100
 """Occurrences that one run makes up for; the rest is left to the next."""
+QUEUED = 1_000
+"""Occurrences that wait for their turn, at most; later ones are left out."""
+ALLOW = "allow"
+"""Occurrences may run at the same time."""
+OVERLAPS = (ALLOW, "skip", "queue", "cancel")
 _TICK = "tick"
+_TURNS = ("running", "waiting")
 
 
 class CronKind:
@@ -28,7 +44,8 @@ class CronKind:
     Its messages: `{"set": plan}` sets it, and `"anew": True` forgets what it was; `{"do": ...}` is
     `"pause"`, `"resume"`, `"trigger"` with an `id`, or `"backfill"` with `begin` and `end`. A plan
     has `cron`, `zone`, `kind` and `body`, and either `to`, whom a message is sent at each
-    occurrence, or `start`, which begins an execution of its own for each.
+    occurrence, or `start`, which begins an execution of its own for each. With an `overlap`, the
+    executions of occurrences by the clock are children of the schedule, and never run together.
     """
 
     name = "cron"
@@ -60,7 +77,7 @@ class CronKind:
         return f"{schedule}@{text.removesuffix('+00:00')}Z"
 
     def run(self, context: Context, state: Any, batch: Sequence[Envelope]) -> Outcome:
-        """Take what has arrived, and set the timer of the next occurrence."""
+        """Handle the batch and set the timer of the next occurrence."""
         outcome = Outcome(state=None if state is None else dict(state))
         before = None if state is None else state["next"]
         for envelope in batch:
@@ -68,6 +85,10 @@ class CronKind:
                 self._message(context, envelope.body, outcome)
             elif type(envelope) is TimerFired and outcome.state is not None:
                 self._fired(context, envelope.due, outcome)
+            elif type(envelope) is ChildEnded and envelope.status in ENDED:
+                _child_ended(outcome.state, envelope.child)
+        if outcome.state is not None:
+            _start_next(outcome)
         after = None if outcome.state is None else outcome.state["next"]
         if after is not None and after != before:
             outcome.timers = [SetTimer(_TICK, after)]
@@ -96,17 +117,53 @@ class CronKind:
         if due != state["next"]:
             return  # it was set anew meanwhile
         id_ = self.occurrence(_name(context.id), due)
-        outcome.messages.append(_due(state, id_))
+        if state.get("overlap", ALLOW) == ALLOW:
+            outcome.messages.append(_due(state, id_))
+        else:
+            _arrange(state, id_, outcome)
         state["next"] = _next(state, max(context.now, due))  # the clock may have been set back
 
     def _backfill(self, context: Context, begin: float, end: float, outcome: Outcome) -> None:
-        for done, moment in enumerate(occurrences(outcome.state, begin, end)):
+        state = outcome.state
+        # Later occurrences are the clock's: two with one id would wait for each other.
+        last = None if state.get("overlap", ALLOW) == ALLOW else state["next"] or context.now
+        for done, moment in enumerate(occurrences(state, begin, end)):
+            if last is not None and moment >= last:
+                return
             if done == BACKFILL:
                 rest = {"do": "backfill", "begin": moment, "end": end}
                 outcome.messages.append(Outgoing(context.id, rest))
                 return
             id_ = self.occurrence(_name(context.id), moment)
             outcome.messages.append(_due(outcome.state, id_))
+
+
+def _start_next(outcome: Outcome) -> None:
+    """Start the next occurrence that waits, once the one before has ended."""
+    state = outcome.state
+    waiting = state.get("waiting")
+    if waiting and state.get("running") is None and not state["paused"]:
+        state["running"], state["waiting"] = waiting[0], waiting[1:]
+        outcome.children.append(NewChild(waiting[0], state["kind"], state["body"]))
+
+
+def _arrange(state: dict[str, Any], id_: str, outcome: Outcome) -> None:
+    """Let an occurrence wait for its turn, or leave it out, as the overlap of the plan says."""
+    running, waiting = state.get("running"), state.get("waiting", [])
+    if state["overlap"] == "skip":
+        if running is None and not waiting:
+            state["waiting"] = [id_]
+    elif state["overlap"] == "cancel":
+        state["waiting"] = [id_]
+        if running is not None:
+            outcome.cancelled_children.append(running)
+    elif len(waiting) < QUEUED:
+        state["waiting"] = [*waiting, id_]
+
+
+def _child_ended(state: Any, child: str) -> None:
+    if state is not None and state.get("running") == child:
+        state["running"] = None
 
 
 def occurrences(plan: dict[str, Any], begin: float, end: float) -> Iterator[float]:
@@ -120,9 +177,10 @@ def _set(now: float, state: Any, plan: dict[str, Any], *, anew: bool) -> dict[st
     """Return the state with another plan; an occurrence that is due stays so if it is in both."""
     if state is None or anew:
         return {**plan, "paused": False, "next": _next(plan, now)}
+    turns = {name: state[name] for name in _TURNS if name in state}
     same = (state["cron"], state["zone"]) == (plan["cron"], plan["zone"])
     kept = state["next"] if same or state["paused"] else _next(plan, now)
-    return {**plan, "paused": state["paused"], "next": kept}
+    return {**turns, **plan, "paused": state["paused"], "next": kept}
 
 
 def _next(plan: dict[str, Any], now: float) -> float:
@@ -134,7 +192,7 @@ def _name(execution: str) -> str:
 
 
 def _due(plan: dict[str, Any], id_: str) -> Outgoing:
-    """Return what an occurrence sends: to whom it is for, or to begin what is named by its id."""
+    """Return the message of an occurrence: to its target, or to a new execution with its own id."""
     if plan.get("start"):
         return Outgoing(id_, plan["body"], plan["kind"], key="start")
     return Outgoing(plan["to"], plan["body"], plan["kind"])

@@ -14,8 +14,11 @@ from actorflow.runtime.worker.tickets import ThreadTicket
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actorflow.engine.core import Core
-    from actorflow.engine.stores.protocol import DeadRow
+    from actorflow.engine.clock import EngineClock
+    from actorflow.engine.commit.writer import Writer
+    from actorflow.engine.executions.table import ExecutionTable
+    from actorflow.engine.state import EngineState
+    from actorflow.engine.stores.protocol import DeadRow, Store
 
 __all__ = ["Letter", "Letters"]
 
@@ -36,14 +39,27 @@ class Letter(NamedTuple):
 class Letters:
     """The dead letters of an engine, or of one execution. Thread-safe."""
 
-    def __init__(self, core: Core, execution: str | None = None) -> None:
-        self._core = core
+    def __init__(
+        self,
+        store: Store,
+        clock: EngineClock,
+        writer: Writer,
+        state: EngineState,
+        *,
+        table: ExecutionTable,
+        execution: str | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._writer = writer
+        self._state = state
+        self._table = table
         self._execution = execution
 
     def _rows(self) -> Iterator[DeadRow]:
         cursor = None
         while True:
-            page = self._core.store.dead(execution=self._execution, after=cursor)
+            page = self._store.dead(execution=self._execution, after=cursor)
             yield from page.rows
             cursor = page.after
             if cursor is None:
@@ -51,9 +67,8 @@ class Letters:
 
     def __iter__(self) -> Iterator[Letter]:
         for row in self._rows():
-            yield Letter(
-                row.id, row.execution, bodies.decode(row.body), row.error, row.at, row.type
-            )
+            message = _decoded(row.body)
+            yield Letter(row.id, row.execution, message, row.error, row.at, row.type)
 
     def __len__(self) -> int:
         return sum(1 for _ in self._rows())
@@ -61,11 +76,11 @@ class Letters:
     def retry(self, *letters: Letter) -> int:
         """Send these again, or all if none is named; return how many. What fails comes back.
 
-        One commit takes them from the dead letters and makes messages of them, so that nobody
-        else can send them, too. They run after that: until then, an execution that has failed for
-        want of one is still `failed`, also for `wait`.
+        One commit turns them from dead letters into messages, so that no other engine can send
+        them as well. They run later: until then, an execution that waits for one of them is still
+        `stuck`, also for `wait`.
         """
-        return self._revive(self._chosen(letters))
+        return self._requeue(self._chosen(letters))
 
     async def aretry(self, *letters: Letter) -> int:
         """Like `retry`, from a task of any event loop."""
@@ -76,15 +91,14 @@ class Letters:
         chosen = self._chosen(letters)
         count = 0
         for at in range(0, len(chosen), _AT_ONCE):
-            count += self._core.in_writer(partial(self._bury, chosen[at : at + _AT_ONCE]))
+            count += self._writer.call_and_wait(partial(self._purge, chosen[at : at + _AT_ONCE]))
         return count
 
-    def _bury(self, letters: list[Any]) -> int:
-        """Throw some away. In the writer's thread, where nobody else does so meanwhile."""
-        core = self._core
-        there = [each for each in letters if core.store.dead_letter(each) is not None]
+    def _purge(self, letters: list[Any]) -> int:
+        """Delete some letters. In the writer's thread, so that no other call deletes them."""
+        there = [each for each in letters if self._store.dead_letter(each) is not None]
         if there:
-            error = core.writer.commit([Change(at=core.clock.now(), buried=there)])
+            error = self._writer.commit([Change(at=self._clock.now(), purged_letters=there)])
             if error is not None:
                 raise error
         return len(there)
@@ -100,23 +114,30 @@ class Letters:
                 raise BadOption(msg)
         return [each.id for each in (letters or self._rows())]
 
-    def _revive(self, chosen: list[Any]) -> int:
-        core = self._core
+    def _requeue(self, chosen: list[Any]) -> int:
         count = 0
         for at in range(0, len(chosen), _AT_ONCE):
             some = chosen[at : at + _AT_ONCE]
-            change = Change(at=core.clock.now(), revived=some)
+            change = Change(at=self._clock.now(), requeued_letters=some)
             done = ThreadTicket()
 
             def committed(
                 change: Change, error: Exception | None, done: ThreadTicket = done
             ) -> None:
-                if error is None and core.resumed:
-                    core.host.deliver_rows(change.extra)
+                if error is None and self._state.resumed:
+                    self._table.deliver_rows(change.resulting_messages)
                 done.resolve(error)
 
-            core.refuse_if_closed()
-            core.writer.submit(change, committed, waiter=done)
-            core.wait_for(done, None, some)
-            count += len(change.extra)
+            self._state.require_open()
+            self._writer.submit(change, committed, waiter=done)
+            self._writer.wait_for(done, None, some)
+            count += len(change.resulting_messages)
         return count
+
+
+def _decoded(body: bytes) -> Any:
+    """Return the message, or its bytes if it is one that cannot be decoded."""
+    try:
+        return bodies.decode(body)
+    except ValueError:
+        return body

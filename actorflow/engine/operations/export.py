@@ -44,6 +44,9 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 _BYTES = {"state", "body", "result"}  # and the error of an execution; that of a letter is text
 
+_ARMED = frozenset(("messages", "timers", "tasks"))
+"""Tables of what makes executions go on by themselves."""
+
 
 def _is_bytes(table: str, field: str) -> bool:
     return field in _BYTES or (table, field) == ("executions", "error")
@@ -81,8 +84,14 @@ def export_lines(store: Store) -> Iterator[str]:
         yield json.dumps({"table": table, **fields})
 
 
-def import_lines(store: Store, lines: Iterable[str]) -> int:
-    """Put what was exported into a new store, all of it or nothing; return the number of rows.
+def import_lines(store: Store, lines: Iterable[str], *, as_copy: bool = False) -> int:
+    """Import exported rows into a new store, all or none; return the number of rows.
+
+    Args:
+        store: must be empty.
+        lines: as `export_lines` returns them.
+        as_copy: the original stays in use: leave out its timers, tasks and messages, so that
+            nothing of it runs twice.
 
     Raises:
         StoreBroken: the lines are not what `export_lines` returns, or the store is not empty.
@@ -94,7 +103,8 @@ def import_lines(store: Store, lines: Iterable[str]) -> int:
         if not isinstance(header, dict) or header.get("actorflow") != _FORMAT:
             msg = f"the first line must be {json.dumps({'actorflow': _FORMAT})}"
             raise StoreBroken(msg)
-        return store.restore(_row(json.loads(line)) for line in given)
+        rows = (_row(json.loads(line)) for line in given)
+        return store.restore(row for row in rows if not as_copy or row[0] not in _ARMED)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         msg = f"not an export of a store: {error!r}"
         raise StoreBroken(msg) from error

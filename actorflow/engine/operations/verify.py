@@ -1,7 +1,7 @@
-"""Looks for what is wrong in a store: in its file, where it has one, and in what its rows say.
+"""Verifies a store: its file, if it has one, and the consistency of its rows.
 
-What cannot be found: a flipped bit inside a body that still decodes, or inside a state, which only
-its kind can read; and a commit that is missing as a whole, in the file and in its log.
+It cannot find a flipped bit inside a body that still decodes, or inside a state, which only its
+kind can read; nor a commit that is missing as a whole, in the file and in its log.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     """Something that is wrong, and where."""
 
     table: str
-    """`"file"` for what is wrong below the rows."""
+    """`"file"` for damage below the rows."""
     row: Any
     """The id of the row; `None` for the file."""
     text: str
@@ -55,11 +55,11 @@ class Problem(NamedTuple):
 
 
 def verify_store(store: Store) -> Iterator[Problem]:
-    """Yield what is wrong with a store, also while its engine runs. O(n log n).
+    """Yield the problems of a store, also while its engine runs. O(n log n).
 
     Executions whose status is unknown; rows of executions that are not there; timers, tasks and
     watches of executions that have ended; bodies that cannot be decoded. A store with a method
-    `verify` is asked first what is wrong below its rows.
+    `verify` first checks the file below its rows.
     """
     verify = getattr(store, "verify", None)
     if verify is not None:

@@ -12,7 +12,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.stores.validation import check_durability
-from actorflow.runtime.errors import BadOption
+from actorflow.runtime.errors import BadOption, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,12 +69,12 @@ def open_store(
     Args:
         where: a file, `":memory:"`, a URL, or a store, which is returned as it is.
         durability: what a commit has outlived when it returns; see `SqliteStore`.
-        check: verify what is there, as far as the store can; `False` accepts the loss of a log.
+        check: verify the content, as far as the store can; `False` accepts the loss of a log.
         read_only: look, while another process may be writing.
-        name: what this engine is called among those that share the store.
+        name: the name of this engine among the engines that share the store.
 
     Raises:
-        BadOption: nobody opens such URLs, or there is no such durability.
+        BadOption: the scheme of the URL or the durability is unknown.
         StoreBusy, StoreBroken: see `SqliteStore`; stores of others may have their own.
 
     """
@@ -103,7 +103,7 @@ def _open_url(scheme: str, url: str, options: dict[str, Any]) -> Store:
     except (ImportError, AttributeError) as error:
         msg = f"{url!r}: {entry.value}, which opens {scheme}:// stores, cannot be loaded: {error}"
         if isinstance(error, ModuleNotFoundError) and entry.value.startswith("actorflow."):
-            msg += ". Install what it needs: pip install 'actorflow[cluster]'"
+            msg += f". Install what it needs: {install_hint('cluster')}"
         raise BadOption(msg) from error
     store: Store = factory(url, **options)
     _refuse_strangers(store, f"what {entry.value} made of {url!r}")

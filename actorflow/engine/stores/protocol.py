@@ -3,8 +3,8 @@
 `actorflow.testing.check_store` checks an implementation against everything that is said here.
 
 Ids of messages, revisions and cursors are *opaque*: an engine compares ids of one execution and
-passes the rest back, and does no arithmetic on any of them. A store decides nothing: what is
-committed is what it was given, or nothing of it.
+passes the rest back, and does no arithmetic on any of them. A store decides nothing: it commits
+all the changes that it is given, or none.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from concurrent.futures import Future
 
+    from actorflow.cluster.membership import Peer
+
 __all__ = [
     "NEVER_RUN",
-    "Answer",
     "Change",
-    "Counts",
     "DeadRow",
-    "Duplicate",
+    "DuplicateKey",
     "ExecutionRow",
     "HistoryRow",
     "MessageId",
@@ -34,15 +34,18 @@ __all__ = [
     "NewDead",
     "NewExecution",
     "NewMessage",
+    "NotingStore",
     "Page",
-    "Peer",
     "Refusal",
     "Revision",
     "SharedStore",
     "Store",
+    "StoreCounts",
+    "StoreTraits",
+    "TaskResult",
     "TaskRow",
     "TimerRow",
-    "Traits",
+    "TrialNote",
     "Wake",
     "WatchRow",
     "new_row",
@@ -66,7 +69,7 @@ anything; nothing at all: a task was handed to this process. Returns at once."""
 Row = TypeVar("Row")
 
 
-# What is stored.
+# Stored rows.
 
 
 class ExecutionRow(NamedTuple):
@@ -78,7 +81,7 @@ class ExecutionRow(NamedTuple):
     status: str
     state: bytes | None
     version: int
-    """Of the state; the kind's business."""
+    """The version of the state's format; only the kind uses it."""
     result: bytes | None
     error: bytes | None
     parent: str | None
@@ -130,7 +133,7 @@ class TaskRow(NamedTuple):
     priority: int = 0
     tell_start: bool = False
     worker: str | None = None
-    """Who does it, if that was handed to one of those who share the store; else the owner."""
+    """The worker that the task is lent to; None if the owner of the execution does it."""
 
 
 class WatchRow(NamedTuple):
@@ -163,7 +166,7 @@ class DeadRow(NamedTuple):
     at: float
 
 
-# What is committed.
+# Changes to commit.
 
 
 class NewMessage(NamedTuple):
@@ -176,7 +179,7 @@ class NewMessage(NamedTuple):
 
 
 class NewExecution(NamedTuple):
-    """An execution that is created if there is none of that id. It has no state yet."""
+    """An execution to create unless its id exists already. It has no state yet."""
 
     id: str
     kind: str
@@ -196,14 +199,14 @@ class NewDead(NamedTuple):
     error: str
 
 
-class Answer(NamedTuple):
+class TaskResult(NamedTuple):
     """The end of a task: the task goes and the message is stored, if the task is still there."""
 
     task: str
     message: NewMessage
 
 
-class Duplicate(NamedTuple):
+class DuplicateKey(NamedTuple):
     """In `Change.rows`: the key was used before; this is the message of that time."""
 
     id: MessageId
@@ -221,12 +224,12 @@ class Refusal(NamedTuple):
 
 
 class Change(Struct):
-    """What is committed together for one execution, or not at all.
+    """Changes of one execution, committed together or not at all.
 
     With `expected` the state is replaced if it is still at that revision; else the whole change is
     refused. Without it, rows are only added or removed. Rows are removed before others are added: a
-    timer that is cancelled and set again in one change is set. What is to be removed and is not
-    there is no error. Changes of one commit are applied in their order.
+    timer that is cancelled and set again in one change is set. Removing a row that does not
+    exist is not an error. Changes of one commit are applied in their order.
     """
 
     execution: str = ""
@@ -259,14 +262,14 @@ class Change(Struct):
     timers: Sequence[TimerRow] = ()
     """One of the same execution and id is replaced."""
     cancelled_timers: Sequence[tuple[str, str]] = ()
-    fired: Sequence[tuple[TimerRow, NewMessage]] = ()
+    fired_timers: Sequence[tuple[TimerRow, NewMessage]] = ()
     """Each timer goes and its message is stored, if it is still there with that `due`."""
     tasks: Sequence[TaskRow] = ()
     """New ones. An id that is in use is an error: `StoreConflict`, and nothing is committed."""
     retried: Sequence[TaskRow] = ()
-    """Tasks whose attempts, due and worker are replaced, if they are still there."""
+    """Tasks whose body, attempts, due and worker are replaced, if they are still there."""
     finished_tasks: Sequence[str] = ()
-    answers: Sequence[Answer] = ()
+    task_results: Sequence[TaskResult] = ()
     watches: Sequence[WatchRow] = ()
     """One of the same execution and id is replaced."""
     cancelled_watches: Sequence[tuple[str, str]] = ()
@@ -275,9 +278,9 @@ class Change(Struct):
     with `expected`, so that a carrier can keep tags in the record of the state."""
     history: Sequence[bytes] = ()
     dead: Sequence[NewDead] = ()
-    revived: Sequence[MessageId] = ()
+    requeued_letters: Sequence[MessageId] = ()
     """Dead letters that become messages again, if they are still there."""
-    buried: Sequence[MessageId] = ()
+    purged_letters: Sequence[MessageId] = ()
     """Dead letters that go."""
     withdrawn_tasks: Sequence[str] = ()
     """Tasks that the engine takes back after the commit, if they have not begun. Not stored."""
@@ -288,14 +291,14 @@ class Change(Struct):
     """Why it was not applied, if it was not."""
     revision: Revision = NEVER_RUN
     """The new one, where `expected` was given."""
-    rows: Sequence[MessageRow | Duplicate] = ()
+    rows: Sequence[MessageRow | DuplicateKey] = ()
     """One for each of `messages`."""
-    extra: Sequence[MessageRow] = ()
-    """The messages that `fired`, `answers` and `revived` led to, in this order, as far as they did.
-    Their ids are new ones, after those of `messages`."""
+    resulting_messages: Sequence[MessageRow] = ()
+    """The messages that `fired_timers`, `task_results` and `requeued_letters` led to.
+    Their order is this one; their ids are new, and come after those of `messages`."""
 
 
-# What is read.
+# Results of queries.
 
 
 class Page(NamedTuple, Generic[Row]):
@@ -305,8 +308,8 @@ class Page(NamedTuple, Generic[Row]):
     after: Cursor | None
 
 
-class Counts(NamedTuple):
-    """What is stored for one execution."""
+class StoreCounts(NamedTuple):
+    """The numbers of rows stored for one execution."""
 
     messages: int = 0
     timers: int = 0
@@ -314,9 +317,18 @@ class Counts(NamedTuple):
     dead: int = 0
 
 
+class TrialNote(NamedTuple):
+    """Which message runs alone, because it may end the process."""
+
+    execution: str
+    message: MessageId
+    late: bool = False
+    """It is slow, so others run again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """What a store is, declared once; nobody probes for it."""
+class StoreTraits:
+    """The declared properties of a store; the engine does not probe for them."""
 
     shared: bool = False
     """Several engines may use it at the same time."""
@@ -326,12 +338,17 @@ class Traits:
     """Changes and rows of one commit, at most."""
     in_flight: int = 1
     """Commits that may be under way at the same time."""
+    decides: bool = False
+    """A commit that succeeds decides what happened to an earlier one that raised `OutcomeUnknown`:
+    then its changes say whether they were `committed`."""
+    notes_trials: bool = False
+    """It is a `NotingStore`."""
     backup: bool = False
     """`backup(path)` copies it while it is in use."""
 
 
 def partition_of(execution: str, partitions: int) -> int:
-    """Return the partition that an execution belongs to: the same on every machine, for ever.
+    """Return the partition that an execution belongs to: the same on every machine, forever.
 
     >>> partition_of("order-7", 64)
     26
@@ -347,12 +364,12 @@ class Store(Protocol):
     `limit`.
     """
 
-    traits: Traits
+    traits: StoreTraits
     left_open: bool
     """Whether an earlier owner ended without closing it: messages may have been under way."""
 
-    def commit(self, changes: Sequence[Change]) -> Future[None] | None:
-        """Commit many changes at once, all of those that are not refused, or none.
+    def commit(self, changes: Sequence[Change], /) -> Future[None] | None:
+        """Commit many changes at once: all that are not refused, or none.
 
         Each change says afterwards whether it was `committed`, its `refusal` or its new `revision`,
         and its `rows`. A store whose `traits.in_flight` is more than 1 may return a future instead,
@@ -361,8 +378,9 @@ class Store(Protocol):
 
         Raises:
             StoreFull: there is no room; nothing was changed. It may work later.
-            StoreRefused: the store cannot be reached or written now; nothing was changed. An
-                `OSError` counts as one.
+            StoreRefused: the store cannot be reached or written now; nothing was changed, and
+                nothing of this will ever be stored. An `OSError` counts as one.
+            OutcomeUnknown: it may or may not have been committed.
             StoreConflict: one of the changes can never be committed; nothing was changed.
             TypeError: an id is not text; nothing was changed.
 
@@ -371,18 +389,18 @@ class Store(Protocol):
     def owned(self) -> Mapping[int, int]:
         """Return the partitions that this process owns, each with its epoch."""
 
-    def subscribe(self, wake: Wake) -> Callable[[], None]:
+    def subscribe(self, wake: Wake, /) -> Callable[[], None]:
         """Call `wake(executions)` when others may have stored something; return how to end that.
 
         It may also be called for nothing, and by any thread. An embedded store has no others, and
         never calls it.
         """
 
-    def execution(self, execution: str) -> ExecutionRow | None:
+    def execution(self, execution: str, /) -> ExecutionRow | None:
         """Return one execution. O(log n)."""
 
-    def executions(self, ids: Sequence[str]) -> dict[str, ExecutionRow]:
-        """Return many executions at once, those that there are. O(log n) each."""
+    def executions(self, ids: Sequence[str], /) -> dict[str, ExecutionRow]:
+        """Return many executions at once, without the ids that do not exist. O(log n) each."""
 
     def listing(
         self,
@@ -394,12 +412,12 @@ class Store(Protocol):
         after: Cursor | None = None,
         limit: int = 100,
     ) -> Page[ExecutionRow]:
-        """Return executions in the order of their ids; with `tags`, those that have all of these.
+        """Return executions in the order of their ids; with `tags`, only if they have all of them.
 
         With one tag, O(limit log n): found through an index, not by looking at every execution.
         """
 
-    def tags(self, execution: str) -> dict[str, str]:
+    def tags(self, execution: str, /) -> dict[str, str]:
         """Return the tags of an execution, which outlive its end. O(log n)."""
 
     def pending(
@@ -412,7 +430,7 @@ class Store(Protocol):
     ) -> Page[MessageRow]:
         """Return messages that are not consumed, those of one execution together and in order.
 
-        `after` may also be the id of a message where `execution` is given: what follows it.
+        `after` may also be the id of a message if `execution` is given: return later messages.
         """
 
     def due(self, limit: int = 1_000, *, execution: str | None = None) -> list[TimerRow]:
@@ -428,7 +446,7 @@ class Store(Protocol):
     ) -> Page[TaskRow]:
         """Return tasks that have not ended, in the order in which they were stored."""
 
-    def task(self, task: str) -> TaskRow | None:
+    def task(self, task: str, /) -> TaskRow | None:
         """Return one task that has not ended. O(log n)."""
 
     def watches(self, *, after: Cursor | None = None, limit: int = 1_000) -> Page[WatchRow]:
@@ -439,7 +457,7 @@ class Store(Protocol):
     ) -> Page[HistoryRow]:
         """Return what happened to an execution, oldest first.
 
-        `after` may also be the id of an entry: what follows it.
+        `after` may also be the id of an entry: return later entries.
         """
 
     def dead(
@@ -447,18 +465,35 @@ class Store(Protocol):
     ) -> Page[DeadRow]:
         """Return dead letters in the order in which they became that."""
 
-    def dead_letter(self, id: MessageId) -> DeadRow | None:  # noqa: A002 - what it is
+    def dead_letter(self, id: MessageId, /) -> DeadRow | None:  # noqa: A002 - what it is
         """Return one dead letter. O(log n)."""
 
-    def counts(self, executions: Sequence[str]) -> dict[str, Counts]:
+    def keyed(self, execution: str, key: str, /) -> DuplicateKey | None:
+        """Return the message that was stored with a key, if there was one. O(log n)."""
+
+    def counts(self, executions: Sequence[str], /) -> dict[str, StoreCounts]:
         """Return how much is stored for each of some executions."""
 
-    def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
+    def purge(
+        self,
+        *,
+        before: float,
+        keys_before: float,
+        limit: int = 1_000,
+        only: Sequence[str] | None = None,
+    ) -> int:
         """Forget executions that ended before a moment, `limit` at most; return how many.
 
         With them goes everything that is stored of them, but not their keys (`NewMessage.key`):
-        `limit` of those that are older than `keys_before` go with each call. In the thread that
-        commits. O(limit log n).
+        each call removes up to `limit` keys that are older than `keys_before`. Called in the
+        thread that commits. O(limit log n).
+
+        Args:
+            before: when they ended at the latest, not included.
+            keys_before: how old keys are that go, too.
+            limit: of executions, and of keys.
+            only: forget only these executions, with their keys, and no other keys.
+
         """
 
     def snapshot(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -470,7 +505,7 @@ class Store(Protocol):
         may ignore. Executions come first.
         """
 
-    def restore(self, rows: Iterator[tuple[str, tuple[Any, ...]]]) -> int:
+    def restore(self, rows: Iterator[tuple[str, tuple[Any, ...]]], /) -> int:
         """Fill an empty store with what `snapshot` of any store gave; return how many rows.
 
         Messages keep their order; ids and revisions may become others.
@@ -484,15 +519,17 @@ class Store(Protocol):
         """Close the store. Reading or committing raises `StoreRefused` from then on."""
 
 
-class Peer(NamedTuple):
-    """A process that shares a store, and what it can do for the others."""
+class NotingStore(Store, Protocol):
+    """A store whose `traits.notes_trials` is set."""
 
-    name: str
-    taskers: Collection[str] = ()
-    busy: int = 0
-    """How many tasks it had when it was last heard of."""
-    codes: Collection[str] = ()
-    """The `code` of those of its kinds that have one."""
+    def note_trial(self, note: TrialNote | None, /) -> None:
+        """Record which message runs alone now, if any; at once, and not synced. Thread-safe.
+
+        If it cannot be written, the note of before is removed or nothing is noted.
+        """
+
+    def last_trial(self) -> TrialNote | None:
+        """Return the note that was there when this was opened, or was made since."""
 
 
 class SharedStore(Store, Protocol):
@@ -504,21 +541,21 @@ class SharedStore(Store, Protocol):
     """
 
     name: str
-    """Of this process, among the `peers`."""
+    """The name of this process among the `peers`."""
 
     def join(self) -> None:
         """Begin to own partitions: an engine that only stores and looks never does."""
 
-    def inherited(self, partition: int) -> bool:
+    def inherited(self, partition: int, /) -> bool:
         """Return whether the last owner of a partition ended without handing it over."""
 
     def draining(self) -> Collection[int]:
         """Return the partitions that others are to have once nothing of them runs here."""
 
-    def drained(self, partition: int) -> None:
-        """Note that nothing of a partition runs here any more."""
+    def drained(self, partition: int, /) -> None:
+        """Record that nothing of a partition runs here any more."""
 
-    def follow(self, execution: str) -> None:
+    def follow(self, execution: str, /) -> None:
         """Let `subscribe` also tell of all commits of an execution that others own, for a while.
 
         That may be lost, like every wake-up.
@@ -527,11 +564,13 @@ class SharedStore(Store, Protocol):
     def time(self) -> float:
         """Return the time of the store's clock as far as it is known, by which timers are due."""
 
-    def serve(self, taskers: Collection[str], busy: int, codes: Collection[str] = ()) -> None:
-        """Announce which taskers and which code are here, and how many tasks they have."""
+    def serve(
+        self, taskers: Collection[str], busy: Callable[[], int], codes: Collection[str] = ()
+    ) -> None:
+        """Announce the taskers and the code of this process; `busy` counts its tasks."""
 
     def peers(self) -> Sequence[Peer]:
-        """Return those who share the store and are alive, this process included if it is."""
+        """Return the live engines that share the store, including this one if it is alive."""
 
     def lent(self, worker: str | None = None) -> list[TaskRow]:
-        """Return all tasks that were handed to a worker, or those of what is owned to anybody."""
+        """Return tasks lent to `worker`, or all lent tasks in owned partitions."""

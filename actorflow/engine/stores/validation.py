@@ -1,4 +1,4 @@
-"""Checks that all stores share: the durability, and ids, which must be text."""
+"""Validation that all stores share: the durability, and the ids of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_durability(durability: Any) -> None:
     """Validate `durability`.
 
     Raises:
-        BadOption: there is none of that name.
+        BadOption: the value is unknown.
 
     """
     if durability not in _DURABILITY:
@@ -48,9 +48,9 @@ def validate_ids(changes: Sequence[Change]) -> None:
                 _require("an execution to be created", (new.id, new.kind))
                 if new.parent is not None:
                     _require("the parent of an execution", (new.parent,))
-        if change.timers or change.cancelled_timers or change.fired:
+        if change.timers or change.cancelled_timers or change.fired_timers:
             _validate_timers(change)
-        if change.tasks or change.finished_tasks or change.answers or change.retried:
+        if change.tasks or change.finished_tasks or change.task_results or change.retried:
             _validate_tasks(change)
         if change.watches or change.cancelled_watches or change.dead or change.tags:
             _validate_rest(change)
@@ -69,7 +69,7 @@ def _validate_timers(change: Change) -> None:
         _require("a timer", (timer.execution, timer.id))
     for cancelled in change.cancelled_timers:
         _require("a cancelled timer", cancelled)
-    for timer, message in change.fired:
+    for timer, message in change.fired_timers:
         _require("a timer that fired", (timer.execution, timer.id))
         _validate_messages((message,))
 
@@ -80,7 +80,7 @@ def _validate_tasks(change: Change) -> None:
     _require("a finished task", change.finished_tasks)
     for retried in change.retried:
         _require("a retried task", (retried.id,))
-    for answer in change.answers:
+    for answer in change.task_results:
         _require("the task of an answer", (answer.task,))
         _validate_messages((answer.message,))
 

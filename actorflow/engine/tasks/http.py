@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import TaskFailed
-from actorflow.engine.tasks.tasker import HOLD, Task
+from actorflow.engine.tasks.task import HOLD, Task
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ _TIMEOUT = 60.0  # seconds for an answer, unless the tasker has a timeout
 def http_tasker(url: str, timeout: float | None) -> Callable[[Task], Any]:
     """Make a tasker that posts each task, as JSON, to a URL.
 
-    The answer 200 has the result as JSON, 202 says that it comes later (`return_task`), 204
-    that there is none; anything else is a failure. The header `Idempotency-Key` is the task's id.
+    The answer 200 has the result as JSON, 202 says that it comes later (`return_task`), 204 that
+    there is no result; anything else is a failure. The header `Idempotency-Key` is the task's id.
 
     Raises:
         BadOption: it is not an HTTP URL.

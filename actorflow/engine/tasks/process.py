@@ -1,4 +1,4 @@
-"""Taskers in other processes: a crew with a process for each place, started when it is needed.
+"""Taskers in other processes: a pool with a process for each place, started when it is needed.
 
 If a process hangs, it is killed when the time of its task is up. If it dies, only its own task
 fails; the next task gets a new process.
@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import TaskCrashed, TaskFailed
-from actorflow.engine.tasks.tasker import Task
+from actorflow.engine.tasks.task import Task
 from actorflow.runtime.errors import BadJob, LaunchFailed, NotSendable, ProcessCrashed
-from actorflow.runtime.lanes.process.call import Call, Ended
-from actorflow.runtime.lanes.process.child.heartbeat import bound_heartbeat
-from actorflow.runtime.lanes.process.crew import Crew
-from actorflow.runtime.lanes.process.launcher import how_it_ended
-from actorflow.runtime.lanes.process.packing import pack
+from actorflow.runtime.processes.call import Call, CallEnded
+from actorflow.runtime.processes.child.heartbeat import bound_heartbeat
+from actorflow.runtime.processes.launcher import how_it_ended
+from actorflow.runtime.processes.packed import pack
+from actorflow.runtime.processes.process_pool import ProcessPool
 from actorflow.runtime.worker.process.lane import repeat_output
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ class ProcessTasker:
         self._lock = threading.Lock()
         self._in_hand: dict[tuple[str, int], _InHand] = {}
         # Without a reserve: there is a process for each place.
-        self._crew = Crew(places, prefetch=0, name=f"tasker-{name}", **given.crew_options())
+        self._pool = ProcessPool(places, prefetch=0, name=f"tasker-{name}", **given.pool_options())
         self._given = given
 
     def begin(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
         """Run a task in another process; `ended(error, result)` is called once.
 
-        In the thread of the crew: it must be short. Never blocks. An attempt that is in hand is not
+        In the thread of the pool: it must be short. Never blocks. An attempt that is in hand is not
         run twice: an engine that has lost an execution and got it back hands its tasks out again.
 
         Raises:
@@ -80,7 +80,7 @@ class ProcessTasker:
                 return
             errand = self._in_hand[name] = _InHand(task, ended)
 
-        def report(what: Ended) -> None:
+        def report(what: CallEnded) -> None:
             with self._lock:
                 self._in_hand.pop(name, None)
             if self._closed and not what.ok:
@@ -90,20 +90,20 @@ class ProcessTasker:
             finally:
                 errand.end(None if what.error is None else self._error(task, what), what.result)
 
-        fields = task.id, task.execution, task.tasker, task.body, task.attempt
+        fields = task.id, task.execution, task.tasker, task.body, task.attempt, task.last_progress
         given = self._given
         try:
-            payload = pack(self._errand, fields)
+            payload = pack(self._errand, (fields,))
             call = Call(
                 name, payload, timeout=given.timeout, memory=given.memory, heartbeat=errand.beat
             )
-            self._crew.submit(call, report)
+            self._pool.submit(call, report)
         except BaseException:
             with self._lock:
                 self._in_hand.pop(name, None)
             raise
 
-    def _error(self, task: Task, ended: Ended) -> BaseException:
+    def _error(self, task: Task, ended: CallEnded) -> BaseException:
         """Return the error that the execution gets."""
         error = ended.error
         if isinstance(error, NotSendable):
@@ -115,17 +115,17 @@ class ProcessTasker:
                 f"process {ended.pid} of tasker {self._name!r} {how_it_ended(error.exitcode)} "
                 f"while it did task {task.id!r}"
             )
-        assert error is not None  # noqa: S101 - only those that failed come here
+        assert error is not None  # noqa: S101 - only called for failures
         return error
 
     def kill(self, task: Task, error: Exception) -> None:
         """End an attempt that is under way with that error: kill its process. Thread-safe."""
-        self._crew.cancel((task.id, task.attempt), error)
+        self._pool.cancel((task.id, task.attempt), error)
 
     def close(self) -> None:
-        """End the processes; those that are busy are killed."""
+        """End the processes; kill the busy ones."""
         self._closed = True
-        self._crew.close()
+        self._pool.close()
 
 
 class _InHand:
@@ -140,9 +140,9 @@ class _InHand:
         self._task = task
         self._ended.append(ended)
 
-    def beat(self) -> bool:
-        """Return whether the task is still wanted."""
-        return self._task.heartbeat()
+    def beat(self, *progress: Any) -> bool:
+        """Pass on a heartbeat, or progress; return whether the task is still wanted."""
+        return self._task.progress(*progress) if progress else self._task.heartbeat()
 
     def end(self, error: BaseException | None, result: Any) -> None:
         """Report to all. The board counts the first."""
@@ -161,9 +161,11 @@ class _Errand:
     def __reduce__(self) -> tuple[Any, ...]:
         return _Errand, (self._tasker, self._do)
 
-    def __call__(self, name: str, execution: str, tasker: str, body: Any, attempt: int) -> Any:
+    def __call__(self, fields: tuple[Any, ...]) -> Any:
         """Do a task."""
-        task = Task(name, execution, tasker, body, attempt, _beat=bound_heartbeat())
+        name, execution, tasker, body, attempt, progress = fields
+        beat = bound_heartbeat()
+        task = Task(name, execution, tasker, body, attempt, last_progress=progress, _beat=beat)
         return _function_of(self._do)(task)
 
 

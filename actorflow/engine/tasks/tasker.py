@@ -5,83 +5,73 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count as count_from
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
-
+from actorflow.behaviours import Chunk, Queue
+from actorflow.behaviours.adapt import adapt, refuse_preempting, release
+from actorflow.behaviours.arguments import choice, count, function
 from actorflow.engine import bodies
 from actorflow.engine.errors import TaskCrashed
+from actorflow.engine.tasks.task import MARKS, Task, split
+from actorflow.runtime import tracing
 from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
-from actorflow.runtime.lanes.pool import POOL
-from actorflow.runtime.lanes.relay import RELAY, Pace
+from actorflow.runtime.lanes.serial_lane import SlowCallDetector
 from actorflow.runtime.log import log
-from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.options import MOST_AT_ONCE
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.process.options import Processes
 from actorflow.runtime.worker.spec import spawn
-from behaviours import Chunk, Queue
-from behaviours.arguments import choice, count, function, seconds
-from behaviours.base import adapt, release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from actorflow.engine.stores.protocol import TaskRow
-    from actorflow.engine.tasks.board import Board
+    from actorflow.engine.tasks.attempt_rules import AttemptRules
+    from actorflow.runtime.environment import Environment
     from actorflow.runtime.lanes.lane import Lane
 
-__all__ = ["HOLD", "Task", "Tasker", "function_of"]
+__all__ = ["Tasker", "function_of"]
 
 
 _SLOW = 0.0005  # seconds that a task takes during which others had better run
 
 
-class _Hold:
-    """The type of `HOLD`."""
+class TaskReports(Protocol):
+    """What a tasker needs of the table of tasks, and reports to it. Thread-safe."""
 
-    def __repr__(self) -> str:
-        return "HOLD"
+    environment: Environment
 
-    def __reduce__(self) -> str:
-        return "HOLD"  # the same one in every process
+    def row(self, task: str) -> TaskRow | None:
+        """Return a task that waits for its result."""
 
+    def is_current(self, row: TaskRow) -> bool:
+        """Return whether this attempt at a task is still wanted."""
 
-HOLD = _Hold()
-"""Return this from a tasker to answer later, with `engine.return_task(id, value)`."""
+    def begin(self, row: TaskRow, go_on: Callable[[], None]) -> bool:
+        """Record that an attempt begins; return whether it may right now."""
 
+    def limit(self, row: TaskRow, seconds: float, expired: Callable[[Exception], None]) -> None:
+        """End an attempt after `seconds`, whatever it reports."""
 
-def _wanted() -> bool:
-    return True
+    def note_progress(self, row: TaskRow, progress: Any) -> None:
+        """Store how far an attempt has come."""
 
+    def lease(
+        self, row: TaskRow, seconds: float, expired: Callable[[Exception], None] | None = None
+    ) -> bool:
+        """Allow an attempt `seconds` from now; return whether it is still wanted."""
 
-class Task(Struct, frozen=True):
-    """What a tasker is called with."""
+    def attempt_done(self, row: TaskRow, result: Any) -> None:
+        """Handle the result of an attempt."""
 
-    id: str
-    """Stable: the same over retries and restarts. Deduplicate by it."""
-    execution: str
-    tasker: str
-    body: Any
-    attempt: int
-    """1 for the first."""
-    priority: int = 0
-    timeout: float | None = None
-    """Seconds for this attempt, if the task has a time of its own."""
-    _beat: Callable[[], bool] = _wanted
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id!r} for {self.tasker!r}: {self.body!r:.200}>"
-
-    def heartbeat(self) -> bool:
-        """Ask for another `timeout` seconds; return whether the task is still wanted."""
-        return self._beat()
+    def attempt_failed(self, row: TaskRow, error: BaseException, *, final: bool = False) -> bool:
+        """Handle a failed attempt; return whether it counts."""
 
 
 def function_of(do: Callable[..., Any] | str, timeout: float | None) -> Callable[..., Any]:
@@ -89,13 +79,31 @@ def function_of(do: Callable[..., Any] | str, timeout: float | None) -> Callable
 
     Raises:
         BadOption: it is text, and not an HTTP URL.
+        BadJob: it cannot be called with a task.
 
     """
     if not isinstance(do, str):
+        if callable(do):
+            _require_parameter(do)
         return do
     from actorflow.engine.tasks.http import http_tasker  # noqa: PLC0415 - loads urllib
 
     return http_tasker(do, timeout)
+
+
+def _require_parameter(do: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(do)
+    except (TypeError, ValueError):  # some builtins have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        name = getattr(do, "__name__", "tasker")
+        raise BadJob(
+            f"a tasker is called with the task, and {name}{signature} cannot be: {error}; write "
+            f"def {name}(task)"
+        ) from None
 
 
 class _Ticket:
@@ -110,17 +118,17 @@ class _Ticket:
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
         """Count a task that the behaviour dropped or replaced as failed."""
         if error is not None and not isinstance(error, WorkerStopped):
-            self.tasker.board.attempt_failed(self.row, error)
+            self.tasker.table.attempt_failed(self.row, error)
 
 
 class _Attempt:
-    """An attempt at the first task of a batch, and what is left of the batch.
+    """An attempt at the first task of a batch, and the rest of the batch.
 
     Only a behaviour that cannot be divided makes batches of several tasks. They are done one after
     the other, in one place.
     """
 
-    __slots__ = ("_coroutine", "_others", "_place", "_present", "_tasker", "_unwanted", "task")
+    __slots__ = ("_coroutine", "_others", "_over", "_place", "_present", "_span", "_tasker", "task")
 
     def __init__(self, tasker: Tasker, tasks: list[Task], place: Deferred) -> None:
         self.task, *self._others = tasks
@@ -128,14 +136,17 @@ class _Attempt:
         self._place = place
         self._present = [None]
         self._coroutine: asyncio.Task[Any] | None = None
-        self._unwanted = False
-        tasker.running.add(self.task.id)
+        self._over = False
+        self._span: tracing.Span | None = None
+        tasker.running[self.task.id] = self
 
     def run(self) -> None:
         """Do the task, or start it on the event loop. In the lane of the tasker."""
         row = self._begin()
         if row is None:
             return
+        if tracing.TRACER is not None:
+            self._begin_span(tracing.TRACER, row)
         if self._tasker.asynchronous:
             LOOP.spawn(lambda: self._run_async(row))
             return
@@ -144,7 +155,7 @@ class _Attempt:
                 self._tasker.processes.begin(self.task, partial(self._end, row))
                 return
             begin = self._tasker.pace.begin()
-            result = self._tasker.do(self.task)
+            result = self._tasker.do(self.task) if self._span is None else self._do_traced()
         except BaseException as error:  # noqa: BLE001 - retried, or told to the execution
             self._end(row, error)
         else:
@@ -153,38 +164,67 @@ class _Attempt:
 
     async def _run_async(self, row: TaskRow) -> None:
         self._coroutine = asyncio.current_task()
-        self._tasker.coroutines[row.id] = self
+        if self._over:  # before it began
+            return
         try:
-            result = await self._tasker.do(self.task)
-        except BaseException as error:  # noqa: BLE001 - as above
-            if self._unwanted:
-                self._leave()  # nobody waits for how it has ended
+            if self._span is None:
+                result = await self._tasker.do(self.task)
             else:
-                self._end(row, error)
+                with self._span.current():
+                    result = await self._tasker.do(self.task)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._end(row, error)
         else:
             self._end(row, None, result)
-        finally:
-            if self._tasker.coroutines.get(row.id) is self:
-                del self._tasker.coroutines[row.id]
 
-    def cancel_coroutine(self) -> None:
-        """Cancel the function at its next `await`. In the thread of the loop."""
+    def _begin_span(self, tracer: tracing.Tracer, row: TaskRow) -> None:
+        """Begin a span below that of the run which has asked for the task."""
+        facts = {
+            "actorflow.task": row.id,
+            "actorflow.execution": row.execution,
+            "actorflow.tasker": row.tasker,
+            "actorflow.attempt": self.task.attempt,
+        }
+        context, _ = bodies.split_context(split(row.body)[0])
+        self._span = tracer.start(f"task {row.tasker}", facts, [context])
+
+    def _do_traced(self) -> Any:
+        assert self._span is not None  # noqa: S101 - for mypy
+        with self._span.current():
+            return self._tasker.do(self.task)
+
+    def end(self) -> None:
+        """End it, because it is not wanted any more or its time is up. Thread-safe.
+
+        A coroutine is cancelled at its next `await`; a thread goes on, and nobody looks at what it
+        returns.
+        """
+        self._over = True
+        if self._tasker.asynchronous:
+            LOOP.call_soon(self._cancel_coroutine)
+        self._leave()
+
+    def _cancel_coroutine(self) -> None:
         if self._coroutine is not None and not self._coroutine.done():
-            self._unwanted = True
             self._coroutine.cancel()
 
     def _begin(self) -> TaskRow | None:
         """Begin the lease of the task and return it as stored; leave if it is not wanted."""
         tasker = self._tasker
-        row = tasker.board.row(self.task.id)
+        row = tasker.table.row(self.task.id)
         if row is None or row.attempts + 1 != self.task.attempt or tasker.stopped:
             self._leave()
             return None
-        if not tasker.board.begin(row, self._go_on):
+        if not tasker.table.begin(row, self._go_on):
             return None
-        timeout = tasker.board.timeout_of(row, tasker)
-        if timeout is not None:
-            tasker.board.lease(row, timeout, self._expire)
+        rules = tasker.rules
+        if not rules.may_hang and row.timeout is None:
+            return row
+        lease, limit = rules.lease_of(row.timeout), rules.limit_of(row.timeout)
+        if lease is not None:
+            tasker.table.lease(row, lease, self._expire)
+        if limit is not None:
+            tasker.table.limit(row, limit, self._expire)
         return row
 
     def _go_on(self) -> None:
@@ -192,19 +232,23 @@ class _Attempt:
         self._tasker.lane.submit(self)
 
     def _expire(self, error: Exception) -> None:
-        """Leave because the time is up, although the function runs on. In the clock's thread."""
+        """End it because its time is up. In the clock's thread."""
         if self._tasker.processes is not None:
             self._tasker.processes.kill(self.task, error)
-        self._leave()
+        self.end()
 
     def _end(self, row: TaskRow, error: BaseException | None, result: Any = None) -> None:
         """Pass on what the function returned or raised, and leave."""
-        board = self._tasker.board
+        if self._span is not None:
+            self._span.end(error)
+        if self._over:
+            return
+        table = self._tasker.table
         try:
             if error is None:
-                board.attempt_done(row, result)
+                table.attempt_done(row, result)
             else:
-                board.attempt_failed(row, error)
+                table.attempt_failed(row, error)
         except Exception as failure:  # noqa: BLE001 - a single task must not end its tasker
             log.error("the outcome of a task is lost", task=row.id, exc_info=failure)
         finally:
@@ -216,7 +260,10 @@ class _Attempt:
             self._present.pop()
         except IndexError:
             return
-        self._tasker.running.discard(self.task.id)
+        if self._span is not None:
+            self._span.end()
+        if self._tasker.running.get(self.task.id) is self:
+            del self._tasker.running[self.task.id]
         if self._others:
             self._tasker.lane.submit(_Attempt(self._tasker, self._others, self._place))
         else:
@@ -235,12 +282,13 @@ class _Cancel:
     def run(self) -> None:
         """Call it. Only the pool does so."""
         row = self._row
-        task = Task(row.id, row.execution, row.tasker, bodies.decode(row.body), row.attempts + 1)
+        body = bodies.decode(split(row.body)[0])
+        task = Task(row.id, row.execution, row.tasker, body, row.attempts + 1)
         try:
             result = self._on_cancel(task)
             if inspect.iscoroutine(result):
                 LOOP.call_soon(partial(LOOP.spawn, partial(_finish, result)))
-        except BaseException as error:  # noqa: BLE001 - the task is cancelled all the same
+        except BaseException as error:  # noqa: BLE001 - the task is cancelled anyway
             log.error("on_cancel failed", task=row.id, exc_info=error)
 
 
@@ -263,7 +311,7 @@ class _Kill:
 async def _finish(coroutine: Any) -> None:
     try:
         await coroutine
-    except BaseException as error:  # noqa: BLE001 - the task is cancelled all the same
+    except BaseException as error:  # noqa: BLE001 - the task is cancelled anyway
         log.error("on_cancel failed", exc_info=error)
 
 
@@ -282,37 +330,30 @@ class Tasker:
 
     def __init__(
         self,
-        board: Board,
+        table: TaskReports,
         name: str,
         do: Callable[..., Any] | str,
         *,
-        retries: int = 0,
-        backoff: Backoff | None = None,
-        timeout: float | None = None,
+        rules: AttemptRules,
         on_cancel: Callable[[Task], Any] | None = None,
         behaviour: Any = None,
         executor: str | Processes = "pool",
         kills: bool = False,
         passes_on: bool = False,
+        check_result: Callable[[Any], Any] | None = None,
+        describe_result: Callable[[], dict[str, Any]] | None = None,
         **options: Any,
     ) -> None:
-        given: Any = function_of(do, timeout)
+        given: Any = function_of(do, rules.timeout)
         if not callable(given):
             msg = f"tasker {name!r} is {do!r}, which cannot be called as tasker(task)"
             raise BadJob(msg)
-        self.retries = count(retries, "retries", "retries=3", least=0, error=BadOption)
-        if timeout is not None:
-            seconds(timeout, "timeout", "timeout=60.0", zero=False, error=BadOption)
         if on_cancel is not None:
             function(on_cancel, "on_cancel", "on_cancel=withdraw", error=BadOption)
         chosen = executor if isinstance(executor, Processes) else None
         choice("process" if chosen else executor, "executor", ("pool", "process"), error=BadOption)
-        pause: object = backoff
-        if not isinstance(pause, Backoff | None):
-            msg = f"backoff={pause!r:.80} must be a Backoff, as in af.Backoff(initial=1.0)"
-            raise BadOption(msg)
-        self.board = board
-        self.backoff = backoff or Backoff(initial=1.0, maximum=300.0, jitter=0.1)
+        self.table = table
+        self.rules = rules
         self.processes: Any = None
         if chosen is not None or executor == "process":
             from actorflow.engine.tasks.process import ProcessTasker  # noqa: PLC0415 - loads processes
@@ -321,33 +362,58 @@ class Tasker:
             count(places, "concurrency", "concurrency=4", most=MOST_AT_ONCE, error=BadOption)
             self.processes = ProcessTasker(name, given, places, chosen or Processes())
         self.do = given
-        self.timeout = timeout
+        self.check_result = check_result
+        """Converts a result from outside to its stored form, or raises."""
+        self.describe_result = describe_result
+        """Says what results are: `help` and a JSON `schema`."""
         self._on_cancel = on_cancel
         self._kills = kills
         self.passes_on = passes_on
-        """Whether the function only passes tasks on: they start later, with `Board.tell_start`."""
+        """Whether the function only passes tasks on: they start later, with `tell_start`."""
         self.asynchronous = inspect.iscoroutinefunction(given) and self.processes is None
-        self.cancels = self.asynchronous and kills
-        """Whether coroutines that are not wanted any more are cancelled."""
-        self.coroutines: dict[str, _Attempt] = {}
-        """The attempts on the event loop, by task. For the thread of the loop only."""
-        self.lane: Lane = LOOP if self.asynchronous else RELAY
-        self.pace = Pace(_SLOW)
+        self.lane: Lane = LOOP if self.asynchronous else table.environment.serial_lane
+        self.pace = SlowCallDetector(_SLOW)
         self.stopped = False
-        self.running: set[str] = set()
+        self.paused = False
+        self._pausing = Lock()
+        self.running: dict[str, _Attempt] = {}
+        """The attempts that are under way, by task."""
         self._urgent: list[tuple[int, int, TaskRow]] = []  # a heap, if nobody chose a behaviour
         self._number = count_from(0)
         job = self._start if behaviour is not None else self._start_most_urgent
         adapted = adapt(Queue() if behaviour is None else behaviour)
+        refuse_preempting(adapted, "an agent that does tasks", BadOption)
         release(adapted)  # its owner is the chunk, or the worker
         self.places: int = options.get("concurrency", 1)
         """How many tasks it does at the same time."""
         one_by_one = Chunk(adapted, 1) if adapted.traits.divisible else adapted
         self._worker = spawn(job, behaviour=one_by_one, executor=self.lane, **options)
+        self._worker.actor.settings.title = f"tasker {name}"  # for people who look at workers
         self._port = Port(self._worker)
         # Code of a user decides about the order: it is not called by the writer, who would wait.
-        self._door: deque[TaskRow] | None = None if behaviour is None else deque()
-        self._gate: list[None] = [None]  # the token of whoever lets tasks in
+        self._unadmitted: deque[TaskRow] | None = None if behaviour is None else deque()
+        self._gate: list[None] = [None]  # the token of the thread that admits tasks
+
+    def redefine(
+        self,
+        do: Callable[..., Any],
+        rules: AttemptRules,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Call another function from the next attempt on, in the same place.
+
+        Not for worker processes. A coroutine function is replaced by another one only.
+        """
+        self.do, self.rules = do, rules
+        self.check_result = options.get("check_result")
+        self.describe_result = options.get("describe_result")
+
+    def pause(self, *, paused: bool) -> None:
+        """Begin no more tasks, or go on. Thread-safe."""
+        with self._pausing:
+            if paused != self.paused:
+                self.paused = paused
+                (self._worker.pause if paused else self._worker.resume)()
 
     def take(self, row: TaskRow) -> None:
         """Queue a task, or have it queued. Thread-safe."""
@@ -355,10 +421,10 @@ class Tasker:
 
     def take_many(self, rows: Sequence[TaskRow]) -> None:
         """Queue tasks, or have them queued. Thread-safe."""
-        if self._door is None:
+        if self._unadmitted is None:
             self._push(rows)
             return
-        self._door.extend(rows)
+        self._unadmitted.extend(rows)
         self._enter()
 
     def _push(self, rows: Sequence[TaskRow]) -> None:
@@ -379,21 +445,21 @@ class Tasker:
         try:
             self._gate.pop()
         except IndexError:
-            return  # somebody is at the door
-        POOL.submit(self)
+            return  # another thread admits them
+        self.table.environment.pool.submit(self)
 
     def run(self) -> None:
-        """Accumulate the tasks that wait at the door. Only the pool calls this."""
-        door = self._door
-        assert door is not None  # noqa: S101 - only those with a door submit themselves
-        while door:
-            row = door.popleft()
+        """Accumulate the tasks that wait for admission. Only the pool calls this."""
+        unadmitted = self._unadmitted
+        assert unadmitted is not None  # noqa: S101 - only a tasker with such a line submits itself
+        while unadmitted:
+            row = unadmitted.popleft()
             try:
                 self._offer((row,))
             except BaseException as error:  # noqa: BLE001 - a user's code: other tasks go on
-                self.board.attempt_failed(row, error)
+                self.table.attempt_failed(row, error)
         self._gate.append(None)
-        if door:  # more has come meanwhile
+        if unadmitted:  # more has come meanwhile
             self._enter()
 
     def _offer(self, rows: Sequence[TaskRow]) -> None:
@@ -402,25 +468,29 @@ class Tasker:
             try:
                 pairs.append((self._task(row), _Ticket(self, row)))
             except ValueError as error:  # its body cannot be read; the others go on
-                self.board.attempt_failed(row, error, final=True)
+                self.table.attempt_failed(row, error, final=True)
         try:
             refused = self._port.offer(pairs) if pairs else []
         except WorkerStopped:
             return  # the engine is being closed: the tasks are in the store
         ticket: Any
         for ticket, refusal in refused:
-            self.board.attempt_failed(ticket.row, refusal)
+            self.table.attempt_failed(ticket.row, refusal)
 
     def _task(self, row: TaskRow) -> Task:
+        body, progress = row.body, None
+        if body[0] in MARKS:
+            body, progress = split(body)
         return Task(
             row.id,
             row.execution,
             row.tasker,
-            bodies.decode(row.body),
+            bodies.decode(body),
             row.attempts + 1,
             row.priority,
             row.timeout,
-            partial(self._beat, row),
+            progress,
+            _beat=partial(self._beat, row),
         )
 
     def _start_most_urgent(self, _token: Any, state: None) -> Deferred:
@@ -429,7 +499,7 @@ class Tasker:
         try:
             task = self._task(row)
         except ValueError as error:  # its body cannot be read; the others go on
-            self.board.attempt_failed(row, error, final=True)
+            self.table.attempt_failed(row, error, final=True)
             return _done()
         return self._start(task, state)
 
@@ -437,17 +507,17 @@ class Tasker:
         """Start the tasks of a batch: one, unless the behaviour cannot be divided."""
         place = Deferred()
         attempt = _Attempt(self, batch if type(batch) is list else [batch], place)
-        if (self.timeout is None and attempt.task.timeout is None) or self.asynchronous:
+        if self.asynchronous or not (self.rules.may_hang or attempt.task.timeout):
             attempt.run()
         else:  # its time may be up before the function returns
             self.lane.submit(attempt)
         return place
 
-    def _beat(self, row: TaskRow) -> bool:
-        timeout = self.board.timeout_of(row, self)
-        if timeout is None:
-            return self.board.is_current(row)
-        return self.board.lease(row, timeout)
+    def _beat(self, row: TaskRow, *progress: Any) -> bool:
+        if progress:
+            self.table.note_progress(row, progress[0])
+        lease = self.rules.lease_of(row.timeout)
+        return self.table.is_current(row) if lease is None else self.table.lease(row, lease)
 
     def cancel(self, row: TaskRow) -> None:
         """Stop a task that is not wanted any more. Thread-safe.
@@ -455,17 +525,12 @@ class Tasker:
         Its `on_cancel` is called in a lane.
         """
         if self.processes is not None and self._kills:
-            POOL.submit(_Kill(self.processes, row))
-        if self.cancels:
-            LOOP.call_soon(partial(self._cancel_coroutines, row.id))
+            self.table.environment.pool.submit(_Kill(self.processes, row))
+        attempt = self.running.get(row.id)
+        if attempt is not None and (self._kills if self.asynchronous else self.rules.may_hang):
+            attempt.end()
         if self._on_cancel is not None:
-            POOL.submit(_Cancel(self._on_cancel, row))
-
-    def _cancel_coroutines(self, *tasks: str) -> None:
-        for task in tasks:
-            attempt = self.coroutines.get(task)
-            if attempt is not None:
-                attempt.cancel_coroutine()
+            self.table.environment.pool.submit(_Cancel(self._on_cancel, row))
 
     def stop(self) -> None:
         """Start no more tasks."""
@@ -477,9 +542,11 @@ class Tasker:
         try:
             self._worker.stop(drain=False, timeout=timeout)
         except StopTimeout:
-            left = sorted(self.running)
-            if self.cancels:
-                LOOP.call_soon(partial(self._cancel_coroutines, *left))
+            running = dict(self.running)
+            left = sorted(running)
+            if self.asynchronous and self._kills:
+                for attempt in running.values():
+                    attempt.end()
             if left:  # else none of them had begun
                 log.warning("tasks were left running", tasks=left)
         if self.processes is not None:

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.flows.execution.payloads import Gathered, restored
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.payloads import SharedParts, restored
+from actorflow.flows.execution.state import ExecutionState
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Node
     from actorflow.flows.language.tree import Tree
 
 
-class _Stored(msgspec.Struct, array_like=True):
-    execution: Execution
+class _StoredState(msgspec.Struct, array_like=True):
+    execution: ExecutionState
     payloads: list[Any]
     values: list[Any]
     trees: list[bytes]
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Stored).decode
+_decode = msgspec.msgpack.Decoder(_StoredState).decode
 
 
 _PLACE = "#"
@@ -55,12 +55,12 @@ def tree_from(data: bytes) -> Tree:
     return tree
 
 
-def encode(execution: Execution) -> bytes:
+def encode(execution: ExecutionState) -> bytes:
     """Return the bytes of an execution, and note their number in it.
 
     What nodes share is written once.
     """
-    gathered = Gathered()
+    gathered = SharedParts()
     trees: list[bytes] = []
     nodes: dict[str, Node] = {}
     for nid, node in execution.nodes.items():
@@ -72,12 +72,12 @@ def encode(execution: Execution) -> bytes:
     lean = execution.__copy__()  # type: ignore[attr-defined] # msgspec does not tell
     lean.nodes = nodes
     lean.stored = 0
-    data = _encode(_Stored(lean, gathered.payloads, gathered.values, trees))
+    data = _encode(_StoredState(lean, gathered.payloads, gathered.values, trees))
     execution.stored = len(data)
     return data
 
 
-def decode(data: bytes) -> Execution:
+def decode(data: bytes) -> ExecutionState:
     """Return the execution that ``encode`` encoded. Raises msgspec.MsgspecError for other bytes."""
     stored = _decode(data)
     payloads = restored(stored.payloads, stored.values)

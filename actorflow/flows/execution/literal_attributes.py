@@ -3,8 +3,8 @@
 Most messages of most flows are about those, and their course is known beforehand: the attribute is
 entered, its value is entered, the value answers, the attribute answers, and the next attribute is
 entered. The messages, their numbers and the resulting nodes are the same as if the procedures had
-processed one message at a time; the messages are made only for those who look at each. If the
-parent simply goes on after the last attribute, that has no node: nobody would see it.
+processed one message at a time; the messages are created only if something reads them. If the
+parent simply continues after the last attribute, that attribute gets no node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from actorflow.flows.execution.node import Message, Payload
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
     from actorflow.flows.language.tree import Tree
 
 __all__ = ["evaluate", "go_on", "is_literal"]
@@ -45,8 +45,8 @@ def is_literal(tree: Tree | None) -> bool:
         return False  # not a tree: the loop will raise the error
 
 
-def evaluate(run: Run, message: Message, room: int) -> Literals | None:
-    """Process the message that executes a literal attribute, and those that follow from it.
+def evaluate(run: FlowRun, message: Message, room: int) -> Literals | None:
+    """Process the message that executes a literal attribute, and the messages that result.
 
     Continues with the next attributes while they are literals and ``room`` allows. Does nothing and
     returns None if there is no room, or a trap, a handler or the parent might interfere. If
@@ -91,7 +91,7 @@ def evaluate(run: Run, message: Message, room: int) -> Literals | None:
     return Literals(message, trees, answer, goes_on)
 
 
-def go_on(run: Run, answer: Message) -> list[Message]:
+def go_on(run: FlowRun, answer: Message) -> list[Message]:
     """Let the parent continue after the last of some literal attributes, which has no node."""
     procedure = procedure_for(run, run.nodes[answer["nid"]], answer)
     emitted = procedure.receive_att(child_id(answer["from"]))
@@ -105,7 +105,7 @@ def _just_goes_on(cls: Hashable) -> bool:
     return all(getattr(cls, name) is getattr(Procedure, name) for name in _BETWEEN)
 
 
-def _literals_at(run: Run, parent: Node, message: Message) -> tuple[Tree, ...] | None:
+def _literals_at(run: FlowRun, parent: Node, message: Message) -> tuple[Tree, ...] | None:
     """Return an attribute and the literal ones after it, if the parent simply goes on with them."""
     cls: Any = run.procedures.get(parent.heap or "")
     if (
@@ -130,7 +130,7 @@ def _literals_at(run: Run, parent: Node, message: Message) -> tuple[Tree, ...] |
     return trees
 
 
-def _leave_entered(run: Run, parent: Node, nid: str, tree: Tree, payload: Payload) -> None:
+def _leave_entered(run: FlowRun, parent: Node, nid: str, tree: Tree, payload: Payload) -> None:
     """Create the node of the attribute whose answer is still to be processed."""
     node = run.nodes[nid] = Node(nid, parent.nid, payload, "_att", "_att")
     run.touched.add(nid)

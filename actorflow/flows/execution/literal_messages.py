@@ -1,4 +1,4 @@
-"""The messages of literal attributes, which are made only for those who look at each."""
+"""The messages of literal attributes, created only if something reads them."""
 
 from __future__ import annotations
 

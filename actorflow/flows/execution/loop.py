@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.flows.execution import garbage, literal_attributes
+from actorflow.flows.execution import garbage_collection, literal_attributes
 from actorflow.flows.execution.environment import NoLoader, NoTaskers
 from actorflow.flows.execution.messages import (
     cancel,
@@ -20,8 +20,8 @@ from actorflow.flows.execution.messages import (
     timers,
     traps,
 )
-from actorflow.flows.execution.run import Run
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.run import FlowRun
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.limits import LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from actorflow.flows.execution.environment import Loader, Observer, Taskers
     from actorflow.flows.execution.literal_messages import Literals
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.outcome import RunOutcome
-    from actorflow.flows.execution.run import Procedures
+    from actorflow.flows.execution.run import Procedures, RunOutcome
 
 MAX_MESSAGES = 77
 
 
 def run(
-    state: Execution,
+    state: ExecutionState,
     messages: Iterable[Message],
     *,
     procedures: Procedures,
@@ -59,7 +58,7 @@ def run(
     the flow are not raised but become ``failed`` messages, and messages that make no sense are
     refused.
     """
-    one = Run(
+    one = FlowRun(
         state,
         procedures=procedures,
         now=now,
@@ -73,7 +72,7 @@ def run(
 
 
 def process(  # noqa: C901 - the hot loop, inlined on purpose
-    run: Run,
+    run: FlowRun,
     messages: list[Message],
     max_messages: int,
     keep_going: Callable[[], bool],
@@ -129,7 +128,7 @@ def process(  # noqa: C901 - the hot loop, inlined on purpose
 
 
 def _process_literals(
-    run: Run, message: Message, room: int, observer: Observer | None
+    run: FlowRun, message: Message, room: int, observer: Observer | None
 ) -> Literals | None:
     """Process literal attributes, of which ``message`` executes one, but not their answer."""
     literals = literal_attributes.evaluate(run, message, room)
@@ -141,7 +140,7 @@ def _process_literals(
     return literals
 
 
-def _process_one(run: Run, point: str, message: Message) -> list[Message]:
+def _process_one(run: FlowRun, point: str, message: Message) -> list[Message]:
     """Process a numbered message, and return the messages that it emits."""
     try:
         if run.traps or point in _CAUSES:
@@ -151,8 +150,8 @@ def _process_one(run: Run, point: str, message: Message) -> list[Message]:
         return _failure(run, message, error)
 
 
-def _process_watched(run: Run, point: str, message: Message) -> list[Message]:
-    """Process a message that may spring a trap, or is a cause of what follows."""
+def _process_watched(run: FlowRun, point: str, message: Message) -> list[Message]:
+    """Process a message that may spring a trap, or causes other messages."""
     if point in _CAUSES:
         cancel.add_cause(run, message)
     if point == "cancel" and cancel.means_the_rest(run, message):
@@ -169,11 +168,11 @@ def _always() -> bool:
     return True
 
 
-def _nothing(_run: Run, _message: Message) -> list[Message]:
+def _nothing(_run: FlowRun, _message: Message) -> list[Message]:
     return []
 
 
-def _failure(run: Run, message: Message, error: BaseException) -> list[Message]:
+def _failure(run: FlowRun, message: Message, error: BaseException) -> list[Message]:
     """Turn an error into a failed message; an error while handling a failure is only noted."""
     if message["point"] != "failed":
         return [failures.failed_message(run, message, error)]
@@ -181,16 +180,16 @@ def _failure(run: Run, message: Message, error: BaseException) -> list[Message]:
     return []
 
 
-def _finish(run: Run) -> RunOutcome:
+def _finish(run: FlowRun) -> RunOutcome:
     out = run.out
-    garbage.drop_what_is_gone(run, out)
+    garbage_collection.drop_unreachable(run, out)
     old = run.before
-    collect_at = garbage.collect_closures(run, old.collect_at, run.queue)
+    collect_at = garbage_collection.collect_closures(run, old.collect_at, run.queue)
     end = old.end
     if run.terminated and not old.terminated:
         end = run.now
     start = run.now if old.start is None else old.start
-    out.state = Execution(
+    out.state = ExecutionState(
         run.exid,
         old.domain,
         old.unit,
@@ -214,7 +213,7 @@ def _finish(run: Run) -> RunOutcome:
 
 _CAUSES = frozenset(("cancel", "trigger"))
 _GO_ON = "go on"  # a receive that needs no look at the node that has answered
-_POINTS: dict[str, Callable[[Run, Message], list[Message]]] = {
+_POINTS: dict[str, Callable[[FlowRun, Message], list[Message]]] = {
     "execute": enter.execute,
     "receive": receive.receive,
     _GO_ON: literal_attributes.go_on,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from actorflow.flows.execution.node import Node, Payload
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 _SPACES = {
     **dict.fromkeys(("f", "fld", "field"), "f"),
@@ -81,7 +81,9 @@ def _cut(node: Node, name: str) -> bool:
     return inside if listed[0] == "-" else not inside
 
 
-def owner_of(run: Run, node: Node | None, name: str, *, despite_lists: bool = False) -> Node | None:
+def owner_of(
+    run: FlowRun, node: Node | None, name: str, *, despite_lists: bool = False
+) -> Node | None:
     """Return the node whose variable ``name`` is visible from ``node``.
 
     With ``despite_lists``, white and black lists hide nothing; they only apply to reading.
@@ -92,7 +94,7 @@ def owner_of(run: Run, node: Node | None, name: str, *, despite_lists: bool = Fa
     return None
 
 
-def nearest_scope(run: Run, node: Node) -> Node:
+def nearest_scope(run: FlowRun, node: Node) -> Node:
     """Return the nearest node with variables, from ``node`` upwards."""
     found: Node | None = node
     while found is not None:
@@ -104,7 +106,7 @@ def nearest_scope(run: Run, node: Node) -> Node:
     return run.nodes[ROOT]
 
 
-def variable(run: Run, node: Node | None, name: str) -> Value:
+def variable(run: FlowRun, node: Node | None, name: str) -> Value:
     """Return the variable visible from ``node``, whatever else has that name, or ``MISSING``."""
     owner = owner_of(run, node, name)
     if owner is not None and owner.vars is not None:
@@ -119,7 +121,7 @@ def variable(run: Run, node: Node | None, name: str) -> Value:
     return value
 
 
-def _call_arguments(run: Run, node: Node | None, name: str) -> Value:
+def _call_arguments(run: FlowRun, node: Node | None, name: str) -> Value:
     """Return the arguments of the enclosing call as array or object, if ``name`` refers to them."""
     if name not in _ARGUMENT_LISTS and name not in _ARGUMENT_DICTS:
         return MISSING
@@ -141,7 +143,7 @@ def visible_variables(nodes: Mapping[str, Node], node: Node | None) -> dict[str,
     return seen
 
 
-def _read_variable(run: Run, node: Node, mode: str, path: list[Value]) -> Value:
+def _read_variable(run: FlowRun, node: Node, mode: str, path: list[Value]) -> Value:
     name = path[0] if type(path[0]) is str else path_text(path[:1])
     if mode == "g":
         value = (run.nodes[ROOT].vars or {}).get(name, MISSING)
@@ -166,7 +168,7 @@ def _read_variable(run: Run, node: Node, mode: str, path: list[Value]) -> Value:
 def _check_containers(value: Value, path: list[Value], followed: int) -> None:
     """Raise FlowError if a key of a path was applied to something that cannot have such keys.
 
-    ``value`` is what is at the first key; ``followed`` keys after it were found.
+    ``value`` is the value at the first key; ``followed`` keys after it were found.
     """
     for depth, key in enumerate(path[1 : followed + 2], 1):
         if type(value) is list and not is_index(key):
@@ -194,7 +196,7 @@ def _split(path: list[Value]) -> tuple[str, list[Value]]:
 # -- reading ---------------------------------------------------------------------------------
 
 
-def _read_field(run: Run, node: Node, payload: Payload, path: list[Value]) -> Value:
+def _read_field(run: FlowRun, node: Node, payload: Payload, path: list[Value]) -> Value:
     if path[0] == "ret":
         parent = None if node.parent is None else run.nodes.get(node.parent)
         entry = node.payload if parent is None else parent.payload
@@ -205,7 +207,7 @@ def _read_field(run: Run, node: Node, payload: Payload, path: list[Value]) -> Va
     return None if value is MISSING else value
 
 
-def _read_tag(run: Run, name: Value) -> Value:
+def _read_tag(run: FlowRun, name: Value) -> Value:
     nids = [
         nid
         for nid, node in run.nodes.items()
@@ -219,7 +221,7 @@ def node_data(node: Node) -> dict[str, Any]:
     return {"parent": None, **msgspec.to_builtins(node)}
 
 
-def read(run: Run, node: Node, payload: Payload, path: list[Value]) -> Value:
+def read(run: FlowRun, node: Node, payload: Payload, path: list[Value]) -> Value:
     """Return the value of ``path`` at ``node``.
 
     Raises NotFound for a missing variable, and FlowError for a key of something without keys.
@@ -244,7 +246,7 @@ def read(run: Run, node: Node, payload: Payload, path: list[Value]) -> Value:
 # -- writing ---------------------------------------------------------------------------------
 
 
-def _target_scope(run: Run, node: Node, mode: str, name: str) -> Node:
+def _target_scope(run: FlowRun, node: Node, mode: str, name: str) -> Node:
     if mode == "g":
         return run.touch(ROOT)
     if mode == "d":
@@ -255,7 +257,7 @@ def _target_scope(run: Run, node: Node, mode: str, name: str) -> Node:
     return run.touch((owner or nearest_scope(run, node)).nid)
 
 
-def _set(run: Run, container: Value, path: list[Value], value: Value, what: str) -> Any:
+def _set(run: FlowRun, container: Value, path: list[Value], value: Value, what: str) -> Any:
     try:
         return set_path(container, path, value, run.sizes.limits)
     except LimitExceeded:
@@ -264,7 +266,7 @@ def _set(run: Run, container: Value, path: list[Value], value: Value, what: str)
         raise FlowError(f"couldn't set {what}") from error
 
 
-def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Value) -> Payload:
+def write(run: FlowRun, node: Node, payload: Payload, path: list[Value], value: Value) -> Payload:
     """Set ``path`` to ``value``; return the resulting payload."""
     space, rest = _split(path)
     if space == "f":
@@ -295,15 +297,15 @@ def write(run: Run, node: Node, payload: Payload, path: list[Value], value: Valu
 
 
 def _follow_reply(variables: dict[str, Any], old: Value, new: Value) -> None:
-    """Update ``replies``, too, when a receiver function changes ``reply``."""
+    """Also update ``replies`` when a receiver function changes ``reply``."""
     replies = variables["replies"]
     nid = variables.get("from")
     if type(nid) is str and replies.get(nid) is old:
         variables["replies"] = {**replies, nid: new}
 
 
-def delete(run: Run, node: Node, payload: Payload, path: list[Value]) -> tuple[Payload, Value]:
-    """Remove ``path``; return the resulting payload, and what was there, or ``MISSING``."""
+def delete(run: FlowRun, node: Node, payload: Payload, path: list[Value]) -> tuple[Payload, Value]:
+    """Remove ``path``; return the resulting payload and the removed value, or ``MISSING``."""
     space, rest = _split(path)
     if space == "f":
         return del_path(payload, rest), get_path(payload, rest)[0]

@@ -1,8 +1,9 @@
 """The stored form of payloads: what they share is stored once.
 
 Payloads are never changed in place, so the nodes and messages of an execution share whole payloads,
-and payloads share the lists and objects in them. A payload without such values is stored as it is,
-any other as a flat list: key, 1 and the index of the value in ``values``, or key, 0 and the value.
+and payloads share the lists, objects and long strings in them. A payload without such values is
+stored as it is, any other as a flat list: key, 1 and the index of the value in ``values``, or key,
+0 and the value.
 """
 
 from __future__ import annotations
@@ -14,17 +15,24 @@ if TYPE_CHECKING:
 
     from actorflow.flows.execution.node import Payload
 
-__all__ = ["Gathered", "is_plain", "restored"]
+__all__ = ["SharedParts", "is_plain", "restored"]
 
-_CONTAINERS = frozenset((dict, list))
+_LONG = 1_000  # characters of a string that is shared
 
 
 def is_plain(payload: Payload) -> bool:
-    """Return whether a payload holds no lists and no objects. O(its keys)."""
-    return _CONTAINERS.isdisjoint(map(type, payload.values()))
+    """Return whether a payload holds no lists, objects and long strings. O(its keys)."""
+    for value in payload.values():
+        kind = type(value)
+        if kind is str:
+            if len(value) > _LONG:
+                return False
+        elif kind is dict or kind is list:
+            return False
+    return True
 
 
-class Gathered:
+class SharedParts:
     """Collects payloads and the values in them, each once.
 
     ``keep`` returns the stored form of a value. Payloads must stay alive until all are stored,
@@ -51,7 +59,12 @@ class Gathered:
     def _flat(self, payload: Payload) -> list[Any]:
         flat: list[Any] = []
         for key, value in payload.items():
-            if type(value) in _CONTAINERS and value:
+            kind = type(value)
+            if kind is str:
+                shared = len(value) > _LONG
+            else:
+                shared = (kind is dict or kind is list) and bool(value)
+            if shared:
                 flat += (key, 1, self._value(value))
             else:
                 flat += (key, 0, value)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from actorflow.flows.errors import FlowError, UnknownProcedure
 from actorflow.flows.execution.node import NID, child_id, child_nid, without_suffix
-from actorflow.flows.language.checking import check_once
-from actorflow.flows.values.rendering import brief
+from actorflow.flows.language.checks import check_once
+from actorflow.flows.values.text import brief
 from actorflow.flows.values.values import Value, dup_function, is_reference
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node, Payload
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
     from actorflow.flows.language.tree import Tree
     from actorflow.flows.limits import Limits
 
@@ -40,7 +40,7 @@ class Procedure:
     trails: ClassVar[bool] = True
     """Cancel the children that are still alive when the node is left."""
 
-    def __init__(self, run: Run, node: Node, message: Message, tree: Tree) -> None:
+    def __init__(self, run: FlowRun, node: Node, message: Message, tree: Tree) -> None:
         """Prepare for one message; nothing is changed yet."""
         self.run = run
         self.node = node
@@ -137,7 +137,7 @@ class Procedure:
         return self.reply()
 
     def receive_when_closed(self) -> list[Message]:
-        """Take an answer as a closed node; after the last one, emit what waits, or reply."""
+        """Take an answer as a closed node; after the last one, emit waiting messages or reply."""
         node = self.node
         if self.run.has_live_children(self.node):
             return []
@@ -169,7 +169,7 @@ class Procedure:
         return any(cause["m"] == closed_by for cause in (self.message.get("cause") or [])[1:])
 
     def cancel_when_closed(self, status: dict[str, Any]) -> list[Message]:
-        """Take a cancel for a node that is already closed; what the cancel brings waits, too."""
+        """Take a cancel for a node that is already closed; its messages wait as well."""
         waiting = messages_after_children(self)
         if waiting:
             self.node.on_receive_last = waiting
@@ -242,7 +242,7 @@ class Procedure:
         return emitted
 
     def execute_child(self, index: int, sub: int | None = None, **fields: Any) -> list[Message]:
-        """Run child ``index``, or reply if there is none."""
+        """Run child ``index``, or reply if it does not exist."""
         children = self.tree[1]
         if type(children) is not list or index >= len(children):
             return self.reply()
@@ -327,7 +327,7 @@ class Procedure:
 
 
 def check_function(function: Value, limits: Limits) -> dict[str, Any]:
-    """Return the data of a function. Raises FlowError if it is none: a payload may hold anything.
+    """Return the data of a function. Raises FlowError for any other value.
 
     O(1), but for the first time that the tree of the function is seen.
     """
@@ -339,8 +339,8 @@ def check_function(function: Value, limits: Limits) -> dict[str, Any]:
     return data
 
 
-def procedure_for(run: Run, node: Node, message: Message) -> Procedure:
-    """Return the procedure of a node. Raises UnknownProcedure if there is none (any more)."""
+def procedure_for(run: FlowRun, node: Node, message: Message) -> Procedure:
+    """Return the procedure of a node. Raises UnknownProcedure if it does not exist."""
     cls = run.procedures.get(node.heap or "")
     if cls is None:
         raise UnknownProcedure(f'no procedure "{node.heap or node.heat0}" for node {node.nid}')
@@ -357,7 +357,7 @@ def attribute_count(tree: Tree) -> int:
 
 
 def emit_waiting(procedure: Procedure) -> list[Message]:
-    """Return what had to wait for the last child, with the payload of that child.
+    """Return the messages that waited for the last child, with the payload of that child.
 
     The node is reopened, unless a handler runs.
     """
@@ -373,7 +373,7 @@ def emit_waiting(procedure: Procedure) -> list[Message]:
 
 
 def messages_after_children(procedure: Procedure) -> list[Message]:
-    """Return what is to be emitted after all children of a cancelled node have answered."""
+    """Return the messages to emit after all children of a cancelled node have answered."""
     node, message = procedure.node, procedure.message
     if message.get("on_receive_last"):
         return messages_of_re_apply(procedure.run, node, message)
@@ -404,7 +404,7 @@ def cancels_of_children(procedure: Procedure) -> list[Message]:
     ]
 
 
-def messages_of_re_apply(run: Run, node: Node, message: Message) -> list[Message]:
+def messages_of_re_apply(run: FlowRun, node: Node, message: Message) -> list[Message]:
     """Return the messages that a re-apply wants emitted after the children have answered."""
     waiting = []
     for one in message.get("on_receive_last") or ():

@@ -1,4 +1,4 @@
-"""The working state of one run, for messages and procedures.
+"""The working state of one run, for messages and procedures; and the outcome of a run.
 
 The state of the execution is not changed: nodes are forked as they are touched, so that a run whose
 commit is lost can be discarded and repeated on a newer state.
@@ -7,12 +7,15 @@ commit is lost can be discarded and repeated on a newer state.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from actorflow.flows.errors import FlowError, LimitExceeded, MessageRefused
-from actorflow.flows.execution.node import child_id
-from actorflow.flows.execution.outcome import RefusedMessage, RunOutcome
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.literal_messages import Literals
+from actorflow.flows.execution.node import Message, Payload, child_id
+from actorflow.flows.execution.state import ExecutionState, FlowStatus, FlowTimer
 from actorflow.flows.limits import LIMITS, Limits
 from actorflow.flows.values.sizes import Sizes
 
@@ -21,16 +24,56 @@ if TYPE_CHECKING:
     from random import Random
 
     from actorflow.flows.execution.environment import Loader, Taskers
-    from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.state import Execution
+    from actorflow.flows.execution.node import Node
     from actorflow.flows.language.tree import Tree
     from actorflow.flows.values.values import Value
 
     Procedures: TypeAlias = Mapping[str, type[Any]]
-    """Maps names to subclasses of `Procedure`, which in turn depends on `Run`."""
+    """Maps names to subclasses of `Procedure`, which in turn depends on `FlowRun`."""
 
 
-def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
+@dataclass(frozen=True)
+class RefusedMessage:
+    """A message that had no effect, and why."""
+
+    message: Message
+    error: FlowError
+
+
+class RunOutcome(msgspec.Struct, gc=False):
+    """The outcome of a run. All of it is one commit; tasks are dispatched after that."""
+
+    state: ExecutionState
+    status: FlowStatus
+    processed: list[Message | Literals] = []
+    """The processed messages in order, as they were after processing; literals are together."""
+    tasks: list[Message] = []
+    """task and detask messages to dispatch after the commit."""
+    timers: list[FlowTimer] = []
+    """Timers to set."""
+    cancelled_timers: list[str] = []
+    """Ids of timers to cancel."""
+    signals: list[Message] = []
+    """Messages for other executions."""
+    leftover: list[Message] = []
+    """Messages that were not processed in this run."""
+    refused: list[RefusedMessage] = []
+    traces: list[dict[str, Any]] = []
+    echoes: list[dict[str, Any]] = []
+    """Texts for the log, with their nodes."""
+    payload: Payload | None = None
+    """The payload of the terminated message, if it was processed in this run."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """The processed messages, each of them: the history. Takes time linear in their number."""
+        messages: list[Message] = []
+        for one in self.processed:
+            messages += one.messages()[:-1] if isinstance(one, Literals) else (one,)
+        return messages
+
+
+def is_inside(run: FlowRun, node: Node | None, nid: str | None) -> bool:
     """Return whether a node is the one called ``nid``, or below it."""
     while node is not None:
         if node.nid == nid:
@@ -39,16 +82,16 @@ def is_inside(run: Run, node: Node | None, nid: str | None) -> bool:
     return False
 
 
-def is_live(run: Run, nid: str | None) -> bool:
+def is_live(run: FlowRun, nid: str | None) -> bool:
     """Return whether there is a node called ``nid`` that has not ended."""
     node = run.nodes.get(nid or "")
     return node is not None and node.state != "ended"
 
 
-def topmost(run: Run) -> list[str]:
-    """Return the nids of the nodes that no other one waits for: the root, and what goes on aside.
+def topmost(run: FlowRun) -> list[str]:
+    """Return the nids of the nodes that no other one waits for: the root, and detached nodes.
 
-    Without those that failed before they had a procedure: they go with their parents.
+    Nodes that failed before they had a procedure are left out: they end with their parents.
     """
     nodes = run.nodes
     found = []
@@ -63,12 +106,12 @@ def topmost(run: Run) -> list[str]:
     return found
 
 
-class Run:
+class FlowRun:
     """The nodes of an execution, its environment, and its outcome so far, during one run."""
 
     def __init__(
         self,
-        state: Execution,
+        state: ExecutionState,
         *,
         procedures: Procedures,
         now: float,
@@ -102,7 +145,7 @@ class Run:
         self.before = state
         self.terminated = state.terminated
         self.cancelled = state.cancelled
-        self.out = RunOutcome(state, Status.ACTIVE)
+        self.out = RunOutcome(state, FlowStatus.ACTIVE)
 
     # -- nodes --------------------------------------------------------------------------------
 
@@ -229,7 +272,7 @@ class Run:
             "start": self.before.start,
         }
 
-    # -- what goes out ------------------------------------------------------------------------
+    # -- output -------------------------------------------------------------------------------
 
     def follow(
         self, message: Message, point: str, nid: str | None, came_from: str | None

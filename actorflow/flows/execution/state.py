@@ -11,7 +11,7 @@ import msgspec
 from actorflow.flows.execution.node import Message, Node, Payload
 
 
-class Status(StrEnum):
+class FlowStatus(StrEnum):
     """The status of an execution after a run."""
 
     ACTIVE = "active"
@@ -19,7 +19,7 @@ class Status(StrEnum):
     TERMINATED = "terminated"
 
 
-class Timer(msgspec.Struct, omit_defaults=True):
+class FlowTimer(msgspec.Struct, omit_defaults=True):
     """A message to release later: once (``in``, ``at``) or repeatedly (``cron``, ``every``)."""
 
     id: str
@@ -65,7 +65,7 @@ class Statistics:
     traps: int
 
 
-class Execution(msgspec.Struct, omit_defaults=True, gc=False):
+class ExecutionState(msgspec.Struct, omit_defaults=True, gc=False):
     """An instance of a flow: its nodes, counters, timers and traps.
 
     ``orphans`` are nodes that failed before they had a procedure; they are removed with their
@@ -79,7 +79,7 @@ class Execution(msgspec.Struct, omit_defaults=True, gc=False):
     nodes: dict[str, Node] = {}
     counters: dict[str, int] = {}
     traps: list[dict[str, Any]] = []
-    timers: dict[str, Timer] = {}
+    timers: dict[str, FlowTimer] = {}
     orphans: list[str] = []
     start: float | None = None
     end: float | None = None
@@ -94,7 +94,7 @@ class Execution(msgspec.Struct, omit_defaults=True, gc=False):
     """Bytes it took when it was last stored; not stored itself."""
 
     @property
-    def status(self) -> Status:
+    def status(self) -> FlowStatus:
         """Terminated, failed (a node waits for a repair; others may continue), or active."""
         ended, failed = self.terminated, False
         for node in self.nodes.values():
@@ -103,7 +103,9 @@ class Execution(msgspec.Struct, omit_defaults=True, gc=False):
                 ended = False
             if state is None and node.failure is not None:
                 failed = True
-        return Status.TERMINATED if ended else Status.FAILED if failed else Status.ACTIVE
+        return (
+            FlowStatus.TERMINATED if ended else FlowStatus.FAILED if failed else FlowStatus.ACTIVE
+        )
 
     def statistics(self) -> Statistics:
         """Return counts. Takes one pass over the nodes."""

@@ -43,7 +43,7 @@ _PAIRED: Final = ("case", "match", "cond")
 
 
 @dataclass(slots=True)
-class _Entry:
+class _FormattedEntry:
     """A line of the layout (several lines if it is long), and the source lines it comes from."""
 
     indent: int
@@ -120,19 +120,19 @@ def _roots(tree: Tree) -> Sequence[Tree]:
     return below if bare else [tree]
 
 
-def _plain_entries(tree: Tree) -> list[_Entry]:
+def _plain_entries(tree: Tree) -> list[_FormattedEntry]:
     """Return a line for each tree that holds only its head or literal."""
-    entries: list[_Entry] = []
+    entries: list[_FormattedEntry] = []
     stack = [(root, 0) for root in reversed(_roots(tree))]
     while stack:
         below, indent = stack.pop()
         text = word(below[0]) if isinstance(below[1], list) else literal(below)
-        entries.append(_Entry(indent, text, below[2], below[2]))
+        entries.append(_FormattedEntry(indent, text, below[2], below[2]))
         stack += [(child, indent + _STEP) for child in reversed(children(below))]
     return entries
 
 
-def _entries(tree: Tree) -> list[_Entry]:
+def _entries(tree: Tree) -> list[_FormattedEntry]:
     """Return the lines of a tree in the usual notation."""
     heights = measure(tree, lambda _, below: 1 + max(below, default=0))
 
@@ -142,14 +142,16 @@ def _entries(tree: Tree) -> list[_Entry]:
     return _lay_out(_roots(tree), 0, is_low)
 
 
-def _lay_out(trees: Sequence[Tree], indent: int, is_low: Callable[[Tree], bool]) -> list[_Entry]:
-    entries: list[_Entry] = []
+def _lay_out(
+    trees: Sequence[Tree], indent: int, is_low: Callable[[Tree], bool]
+) -> list[_FormattedEntry]:
+    entries: list[_FormattedEntry] = []
     stack: list[tuple[tuple[Tree, ...], int]] = [((tree,), indent) for tree in reversed(trees)]
     while stack:
         group, indent = stack.pop()
         lines = [headline(tree, is_low) for tree in group]
         parts = [
-            _Entry(indent, _filled(line, indent), tree[2], _last_line(tree, line))
+            _FormattedEntry(indent, _filled(line, indent), tree[2], _last_line(tree, line))
             for tree, line in zip(group, lines, strict=True)
         ]
         entries += _joined(parts)
@@ -174,7 +176,7 @@ def _groups(
     return list(zip(firsts, trees[1::2], strict=True))
 
 
-def _joined(entries: list[_Entry]) -> list[_Entry]:
+def _joined(entries: list[_FormattedEntry]) -> list[_FormattedEntry]:
     """Return a pair of entries as one line, ``case ;; branch``, if it is short enough."""
     if len(entries) == 1:
         return entries
@@ -182,7 +184,7 @@ def _joined(entries: list[_Entry]) -> list[_Entry]:
     text = f"{first.text} ;; {last.text}"
     if "\n" in text or not _fits(text, first.indent):
         return entries
-    return [_Entry(first.indent, text, first.first, last.last)]
+    return [_FormattedEntry(first.indent, text, first.first, last.last)]
 
 
 def _last_line(tree: Tree, line: Headline) -> int:
@@ -240,7 +242,7 @@ def _broken(piece: Piece, indent: int) -> str:
 
 
 def _weave(
-    tree: Tree, entries: Sequence[_Entry], parser: Parser, *, trailing: bool = True
+    tree: Tree, entries: Sequence[_FormattedEntry], parser: Parser, *, trailing: bool = True
 ) -> list[str]:
     """Return the lines of a layout with the comments and blank lines of the source inserted.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from actorflow.flows.language.lexemes import REGEX_TEXT, is_word, unescape_regex
+from actorflow.flows.language.tokens import REGEX_TEXT, is_word, unescape_regex
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class SourceLine:
     """A line that is to become a node."""
 
     indent: int
@@ -96,7 +96,7 @@ def _node(parts: Sequence[Part], children: list[Tree]) -> Tree:
 def _attributes_first(elements: list[Tree], attributes: list[Tree]) -> list[Tree]:
     """Return all attributes, then the elements.
 
-    The placeholder in an empty collection is an attribute, too.
+    The placeholder in an empty collection is also an attribute.
     """
     is_attribute = [one[0] == "_att" and bool(one[1]) for one in elements]
     count = next((i for i, one in enumerate(is_attribute) if not one), len(elements))
@@ -131,10 +131,10 @@ class Outline:
     __slots__ = ("_open", "_roots")
 
     def __init__(self) -> None:
-        self._open: list[Line] = []
+        self._open: list[SourceLine] = []
         self._roots: list[Tree] = []
 
-    def add(self, line: Line) -> int:
+    def add(self, line: SourceLine) -> int:
         r"""Add the next line; return its depth, from 1.
 
         A join before it sets its indent: ``\`` makes it a child of the line before, ``;`` and ``|``
@@ -149,7 +149,7 @@ class Outline:
         return len(self._open)
 
     def join(self, mark: str) -> None:
-        """Note a join that follows the last line. The first of several joins counts."""
+        """Record a join that follows the last line. The first of several joins counts."""
         if self._open and self._open[-1].join is None:
             self._open[-1].join = mark
 

@@ -1,6 +1,6 @@
 r"""The grammar of the flow language: text to tree.
 
-The grammar is a PEG: choices are ordered and there is no backtracking into what was read, except
+The grammar is a PEG: choices are ordered and there is no backtracking into read text, except
 for values, where the longest match wins. Each rule is a method that takes an offset and returns
 what it read and where it ended, or None. Where the grammar needs a nested value (brackets, ``$(``,
 an index), the rule is a generator that yields the offset of that value and is sent the answer, so
@@ -25,7 +25,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from actorflow.flows.language.lexemes import (
+from actorflow.flows.language.outline import MAX_LINE_DEPTH, Outline, Part, SourceLine
+from actorflow.flows.language.reader import A_VALUE, MAX_DEPTH, Found, Step, TextReader
+from actorflow.flows.language.source import FlowSyntaxError, Source
+from actorflow.flows.language.strings import NESTED, Nested, Strings
+from actorflow.flows.language.tokens import (
     BLANKS,
     COLLECTION_BLANKS,
     DIGITS,
@@ -42,10 +46,6 @@ from actorflow.flows.language.lexemes import (
     constant,
     read_number,
 )
-from actorflow.flows.language.outline import MAX_LINE_DEPTH, Line, Outline, Part
-from actorflow.flows.language.reader import A_VALUE, MAX_DEPTH, Found, Reader, Step
-from actorflow.flows.language.source import FlowSyntaxError, Source
-from actorflow.flows.language.strings import NESTED, Nested, Strings
 from actorflow.flows.language.tree import MAX_SWITCHES, LongChain, Tree, attribute, infix
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Parser:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._text = source.text
-        self._reader = Reader(source)
+        self._reader = TextReader(source)
         self._strings = Strings(self._reader, self._line)
         self.comments = self._reader.comments
         self.steps = 0
@@ -187,7 +187,7 @@ class Parser:
                     end = value.end
                     continue
             parts.append(self._part(found))
-        return Line(begin - start, parts), end
+        return SourceLine(begin - start, parts), end
 
     def _part(self, found: _Expression) -> Part:
         return Part(
@@ -350,7 +350,7 @@ class Parser:
         text = self._text
         line = self.source.line
         path = PATH.match(text, start)
-        assert path is not None  # noqa: S101 - a nested value that is no bracket begins with one
+        assert path is not None  # noqa: S101 - a nested value without a bracket begins with a path
         end = path.end()
         elements: list[Tree] = []
         while True:

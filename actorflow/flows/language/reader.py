@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from actorflow.flows.language.lexemes import COMMENT
+from actorflow.flows.language.tokens import COMMENT
 from actorflow.flows.language.tree import Tree
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ Found: TypeAlias = tuple[Tree, int]
 """What a rule has read, and the offset of its end."""
 
 Step: TypeAlias = Generator[int, Found | None, Found | None]
-"""A rule in progress: it yields the offsets of nested values and is sent what was read there."""
+"""A rule in progress: it yields the offsets of nested values and receives those values."""
 
 
-class Reader:
+class TextReader:
     """The state of parsing one text."""
 
     __slots__ = ("_expected", "_far", "_memo", "comments", "source", "text")
@@ -77,7 +77,7 @@ class Reader:
         self._memo.clear()
 
     def expect(self, offset: int, what: str) -> None:
-        """Note what was expected at an offset; the error reports the furthest offset."""
+        """Record the expected text at an offset; the error reports the furthest offset."""
         if offset > self._far:
             self._far = offset
             self._expected = [what]

@@ -16,9 +16,9 @@ class FlowSyntaxError(ActorflowError, ValueError):
     """The text is not a flow.
 
     `line` and `column` (from 1) say where parsing stopped: at the start of the outermost construct
-    that could not be read. `source` is that line. `expected` lists what could have followed at the
-    furthest position that was reached, and `at` is that position (line, column); it is inside the
-    construct that could not be read, or the same. `problem` is the message without the position.
+    that could not be read. `source` is that line. `expected` lists the possible continuations at
+    the furthest position that was reached, and `at` is that position (line, column), inside or at
+    the start of the construct that could not be read. `problem` is the message without it.
 
     It is not raised for a flow that parses but cannot run: an unknown word fails the execution.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from actorflow.flows.language.lexemes import (
+from actorflow.flows.language.tokens import (
     DOUBLE_TEXT,
     OUTDENT,
     REGEX_OPTIONS,
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Generator
 
-    from actorflow.flows.language.outline import Line
-    from actorflow.flows.language.reader import Found, Reader, Step
+    from actorflow.flows.language.outline import SourceLine
+    from actorflow.flows.language.reader import Found, Step, TextReader
 
-    LineStep: TypeAlias = Generator[int, Found | None, tuple[Line, int] | None]
+    LineStep: TypeAlias = Generator[int, Found | None, tuple[SourceLine, int] | None]
     _PartsStep: TypeAlias = Generator[int, Found | None, tuple[list[Tree], int] | None]
 
 
@@ -38,7 +38,7 @@ class Strings:
 
     __slots__ = ("_line", "_reader", "_unclosed")
 
-    def __init__(self, reader: Reader, line: Callable[[int], LineStep]) -> None:
+    def __init__(self, reader: TextReader, line: Callable[[int], LineStep]) -> None:
         self._reader = reader
         self._line = line
         self._unclosed = 0

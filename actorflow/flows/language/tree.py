@@ -90,8 +90,8 @@ def infix(operands: Sequence[Tree], operators: Sequence[str]) -> Tree:
     """Return the tree of ``operands[0] operators[0] operands[1] ...``, by rank, left to right.
 
     A run of one operator is one n-ary node. After a ``+``, each ``-`` of the same run negates its
-    operand. Any other change of operator starts a new node, with what stands to its left as first
-    operand: ``1 - 2 + 3`` is ``(1 - 2) + 3`` and ``8 / 4 * 2`` is ``(8 / 4) * 2``.
+    operand. Any other change of operator starts a new node, whose first operand is the part on its
+    left: ``1 - 2 + 3`` is ``(1 - 2) + 3`` and ``8 / 4 * 2`` is ``(8 / 4) * 2``.
 
     Takes time linear in the number of operands. Raises `LongChain` beyond `MAX_SWITCHES` changes.
 

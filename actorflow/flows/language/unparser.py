@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actorflow.flows.language.lexemes import (
+from actorflow.flows.language.literals import escaped, literal, regex_text, word
+from actorflow.flows.language.parser import Parser
+from actorflow.flows.language.source import FlowSyntaxError, Source
+from actorflow.flows.language.tokens import (
     DIGITS,
     NUMBER,
     OPERATOR,
     POSTFIX,
     SYMBOL,
 )
-from actorflow.flows.language.literals import escaped, literal, regex_text, word
-from actorflow.flows.language.parser import Parser
-from actorflow.flows.language.source import FlowSyntaxError, Source
 from actorflow.flows.language.tree import RANK, Tree, is_number, is_symbol, same
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Attributes: what follows the head on a line, and its effect on the node."""
+"""Attributes, which follow the head on a line, and their effect on the node."""
 
 from __future__ import annotations
 

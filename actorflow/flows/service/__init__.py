@@ -1,1 +1,1 @@
-"""Flows on an engine: what users call, and what is stored and shown."""
+"""Flows on an engine: the interface for users, storage and views."""

@@ -22,6 +22,8 @@ commands = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Run, check, format and trace flows."
 )
 
+_NOT_FOUND, _REFUSED = 3, 4  # exit codes, as those of the other commands
+
 FlowFile = Annotated[Path, typer.Argument(metavar="FILE", help="The flow; - reads stdin.")]
 
 
@@ -117,9 +119,9 @@ def trace(
         try:
             row = opened.execution(exid)
             if row is None:
-                _fail(f"there is no execution {exid!r} in {without_password(store)}")
+                _fail(f"there is no execution {exid!r} in {without_password(store)}", _NOT_FOUND)
             if row.kind != KIND:
-                _fail(f"execution {exid!r} is not a flow but of kind {row.kind!r}")
+                _fail(f"execution {exid!r} is not a flow but of kind {row.kind!r}", _REFUSED)
             for line in trace_lines(exid, FlowExecution(row, opened).runs()):
                 typer.echo(line)
         finally:
@@ -136,21 +138,22 @@ class _errors_as_text:  # noqa: N801 - used as a statement: with _errors_as_text
         """Do nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        from actorflow.engine.errors import NoStore  # noqa: PLC0415
         from actorflow.runtime.errors import ActorflowError  # noqa: PLC0415
 
         if isinstance(error, BrokenPipeError):
             return  # `| head` has seen enough: typer ends quietly
         if isinstance(error, (ActorflowError, OSError)):
-            _fail(str(error))
+            _fail(str(error), _NOT_FOUND if isinstance(error, NoStore) else 1)
 
 
 def _fail(text: str, code: int = 1) -> NoReturn:
-    typer.echo(text, err=True)
+    typer.echo(f"actorflow: {text}", err=True)
     raise typer.Exit(code)
 
 
 def _misuse(text: str) -> NoReturn:
-    """Print what is wrong with the arguments, and exit as for any wrong argument."""
+    """Print the fault of the arguments, and exit as for any wrong argument."""
     _fail(text, 2)
 
 
@@ -193,6 +196,6 @@ def _function(text: str) -> tuple[str, Callable[..., Any]]:
     sys.path.insert(0, "")  # modules in the current directory, as with python -m
     try:
         found = getattr(importlib.import_module(module), function)
-    except Exception as error:  # noqa: BLE001 - a module of the user's may raise anything
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
         _fail(f"--tasker {text!r} cannot be loaded: {told_with_place(error)}")
     return name or function, found

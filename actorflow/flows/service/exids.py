@@ -2,8 +2,8 @@
 
 The mnemonic encodes seconds, microseconds, a counter and a random number in syllables that can be
 read aloud. Ids made in one process are unique, and sort by the minute. The random number makes it
-unlikely that another process, or a clock that was set back, leads to the same id; whoever creates
-an execution has to check it all the same.
+unlikely that another process, or a clock that was set back, leads to the same id; the creator
+of an execution still has to check.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def mnemonic(number: int) -> str:
 def check_domain(domain: Any, unit: Any) -> None:
     """Raise BadName for a domain or a unit that would be ambiguous in an id."""
     if not (isinstance(domain, str) and isinstance(unit, str)):
-        msg = f"domain={domain!r:.80}, unit={unit!r:.80}: use texts, such as 'org.sales' and 'u0'"
+        msg = f"domain={domain!r:.80}, unit={unit!r:.80}: use strings, such as 'org.sales' and 'u0'"
         raise BadName(msg)
     _check_texts(domain, unit)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from actorflow.engine import bodies
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution, WaitTimeout
-from actorflow.engine.identifiers import check_id
+from actorflow.engine.ids import check_id, read
 from actorflow.engine.kind import ENDED
 from actorflow.flows.errors import FlowError, MessageRefused, check_payload, pack_payload
 from actorflow.flows.execution.codec import decode, tree_bytes
@@ -26,13 +26,13 @@ from actorflow.flows.execution.requests import (
     re_apply_message,
     signal_message,
 )
-from actorflow.flows.language.checking import check_text, check_tree
+from actorflow.flows.language.checks import check_text, check_tree
+from actorflow.flows.service.awaited_points import Search, missed, steps_of
 from actorflow.flows.service.exids import ExidMaker, check_domain
 from actorflow.flows.service.incoming import launch_body, task_id
 from actorflow.flows.service.kind import KIND, FlowKind
 from actorflow.flows.service.library import Library
 from actorflow.flows.service.taskers import Directory, adapt, adapt_cancel, qualified
-from actorflow.flows.service.waiting import Search, missed, steps_of
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 
@@ -60,7 +60,7 @@ class Flows:
         self, engine: Engine, *, max_messages: int = MAX_MESSAGES, history: bool = True
     ) -> None:
         self._engine = engine
-        self._core = engine.core
+        self._parts = engine.parts
         self._exids = ExidMaker()
         self._registering = threading.Lock()
         self._directory = Directory()
@@ -71,7 +71,7 @@ class Flows:
             max_messages=max_messages,
             history=history,
         )
-        self._core.register(self.kind)
+        self._parts.register(self.kind)
 
     # Beginning.
 
@@ -112,11 +112,12 @@ class Flows:
         while True:
             exid, done = self._exid(domain, unit, id), ThreadTicket()
             if connection is not None:
-                if self._core.joining.create(connection, exid, KIND, message) or id is not None:
+                created = self._parts.transactions.create(connection, exid, KIND, message)
+                if created or id is not None:
                     return exid
                 continue
-            self._core.create(exid, KIND, message, done)
-            if self._core.wait_for(done, None, flow) or id is not None:
+            self._parts.sender.create(exid, KIND, message, done)
+            if self._parts.writer.wait_for(done, None, flow) or id is not None:
                 return exid
 
     async def alaunch(
@@ -140,14 +141,14 @@ class Flows:
         message = _packed(body, pack_payload({} if payload is None else payload))
         while True:
             exid, done = self._exid(domain, unit, id), AsyncTicket()
-            self._core.create(exid, KIND, message, done)
-            if await self._core.await_for(done, None, flow) or id is not None:
+            self._parts.sender.create(exid, KIND, message, done)
+            if await self._parts.writer.await_for(done, None, flow) or id is not None:
                 return exid
 
     def _exid(self, domain: str, unit: str, given: str | None) -> str:
         if given is not None:
             return check_id(given, "an execution")
-        return self._exids.make(domain, unit, self._core.clock.now())
+        return self._exids.make(domain, unit, self._parts.clock.now())
 
     def launch_many(
         self,
@@ -161,8 +162,8 @@ class Flows:
         """Start an execution for each payload; return their ids once all are stored.
 
         They share their commits, so this is much faster than as many calls of `launch`. Payloads
-        are all checked before the first one is started. Some are stored before others are sent:
-        what is on its way takes memory.
+        are all checked before the first one is started. Some are stored before others are sent,
+        because messages on their way take memory.
         """
         body = _launch_body(flow, vars, domain, unit)
         packed = [pack_payload(payload) for payload in payloads]  # all of them, or none
@@ -186,15 +187,15 @@ class Flows:
         )
 
     def _launch_together(self, body: Message, payloads: list[msgspec.Raw]) -> list[str]:
-        core = self._core
+        parts = self._parts
         made: list[tuple[str, ThreadTicket]] = []
         for payload in payloads:
             exid, done = self._exid(body["domain"], body["unit"], None), ThreadTicket()
-            core.create(exid, KIND, _packed(body, payload), done)
+            parts.sender.create(exid, KIND, _packed(body, payload), done)
             made.append((exid, done))
         exids = []
         for (exid, done), payload in zip(made, payloads, strict=True):
-            if core.wait_for(done, None, exid):
+            if parts.writer.wait_for(done, None, exid):
                 exids.append(exid)
             else:  # there is one of that id: try others
                 exids += self._launch_together(body, [payload])
@@ -214,11 +215,11 @@ class Flows:
                 `task:alice` one for that tasker, `entered:x` and `left:x` are for a tag,
                 `signal:x` for a name; `end` is the end of a run.
             timeout: seconds.
-            after: only messages of a greater number (`message["m"]`) count. What happened before
-                the call does, too, as far back as the history is kept.
+            after: only messages of a greater number (`message["m"]`) count. Messages before
+                the call count as well, as far back as the history is kept.
 
         Raises:
-            UnknownExecution: there is none of that id.
+            UnknownExecution: no execution has that id.
             PointMissed: it has ended, and that has not happened.
             WaitTimeout: not in time. It goes on.
             BadOption: the points cannot be read, or no history is kept.
@@ -234,7 +235,7 @@ class Flows:
                 found = self._look(exid, search, ticket)
                 if found is not None:
                     sent_out = ThreadTicket()
-                    if self._core.writer.call(sent_out.resolve):
+                    if self._parts.writer.call(sent_out.resolve):
                         sent_out.wait(None)
                     return found
                 left = None if end is None else max(end - monotonic(), 0.0)
@@ -259,7 +260,7 @@ class Flows:
                 found = self._look(exid, search, ticket)
                 if found is not None:
                     sent_out = AsyncTicket()
-                    if self._core.writer.call(sent_out.resolve):
+                    if self._parts.writer.call(sent_out.resolve):
                         await sent_out.wait(None)
                     return found
                 left = None if end is None else max(end - monotonic(), 0.0)
@@ -273,25 +274,25 @@ class Flows:
         if not self.kind.keeps_history:
             msg = "waiting for a point looks at the history: use Engine(history=True)"
             raise BadOption(msg)
-        return Search(self._core.store, exid, steps, after)
+        return Search(self._parts.store, exid, steps, after)
 
     def _look(self, exid: str, search: Search, ticket: Any) -> Message | None:
-        """Look for what is wanted; if it is not there, `ticket` is resolved when to look again."""
-        core = self._core
-        core.refuse_if_closed()
-        core.resume()
+        """Search the history; if nothing matches, `ticket` is resolved when to look again."""
+        parts = self._parts
+        parts.state.require_open()
+        parts.resume()
         self.kind.waiters.add(exid, ticket)
-        core.watchers.add(exid, ticket)  # it hears of the end, and of the engine's
-        core.ownership.follow(exid)
+        parts.waiters.add(exid, ticket)  # it hears of the end, and of the engine's
+        parts.ownership.follow(exid)
         row = self._row(exid)
-        found = core.read(search.look)
+        found: dict[str, Any] | None = read(parts.state, search.look)
         if found is None and row.status in ENDED:
             raise missed(exid)
         return found
 
     def _forget(self, exid: str, ticket: Any) -> None:
         self.kind.waiters.remove(exid, ticket)
-        self._core.watchers.remove(exid, ticket)
+        self._parts.waiters.remove(exid, ticket)
 
     # Steering.
 
@@ -358,7 +359,7 @@ class Flows:
         return re_apply_message(exid, nid, tree, checked)
 
     def add_branches(self, exid: str, nid: str, flows: Sequence[str | Tree]) -> None:
-        """Add branches to a concurrence, after those that it has.
+        """Add branches to a concurrence, after the existing ones.
 
         `nid` is that of the concurrence.
         """
@@ -409,9 +410,9 @@ class Flows:
 
     def _answer(self, exid: str, nid: str, payload: Payload | None) -> tuple[str, Payload]:
         """Return the id of the task that a node waits for, and the payload to answer it with."""
-        core = self._core
-        core.refuse_if_closed()
-        core.resume()
+        parts = self._parts
+        parts.state.require_open()
+        parts.resume()
         node = self._nodes(exid).get(nid)
         handed = None if node is None else node.own.get("handed")
         if handed is None:
@@ -419,12 +420,12 @@ class Flows:
             raise _refused(exid, nid, f"cannot be returned: {why}")
         task = task_id(exid, nid, handed[0])
         if payload is None:
-            row = core.store.task(task)
+            row = parts.store.task(task)
             payload = {} if row is None else bodies.decode(row.body)["payload"]
         return task, check_payload(payload)
 
     def _row(self, exid: str) -> Any:
-        row = self._core.row(exid)
+        row = self._parts.row(exid)
         if row.kind != KIND:
             msg = f"execution {exid!r} is not a flow but of kind {row.kind!r}"
             raise UnknownExecution(msg)
@@ -437,15 +438,15 @@ class Flows:
     def _put(self, exid: str, message: Message) -> bool:
         """Send a message; return when what it led to is committed."""
         processed = ThreadTicket()
-        self._core.append(exid, None, (message,), processed=processed)
-        self._core.wait_for(processed, None, message)
+        self._parts.sender.append(exid, None, (message,), processed=processed)
+        self._parts.writer.wait_for(processed, None, message)
         return True
 
     async def _aput(self, exid: str, message: Message) -> bool:
         """Like `_put`, from a task of any event loop."""
         processed = AsyncTicket()
-        self._core.append(exid, None, (message,), processed=processed)
-        await self._core.await_for(processed, None, message)
+        self._parts.sender.append(exid, None, (message,), processed=processed)
+        await self._parts.writer.await_for(processed, None, message)
         return True
 
     # Registering.
@@ -481,22 +482,22 @@ class Flows:
             BadOption: there is a tasker of that name already, or an option is not valid.
 
         """
-        core = self._core
-        core.refuse_if_closed()
+        parts = self._parts
+        parts.state.require_open()
         known = check_id(qualified(domain, name), "a tasker")
         work = adapt(do, options.get("timeout"))
         if options.get("on_cancel") is not None:
             options["on_cancel"] = adapt_cancel(options["on_cancel"])
         # Waiting tasks are handed out at once, so runs must know the tasker by then.
         with self._registering:
-            if known in self._directory or known in core.board.names():
+            if known in self._directory or known in parts.tasks.names():
                 msg = f"there is a tasker {known!r} already; give this one another name"
                 raise BadOption(msg)
             self._directory = self._directory.with_tasker(
                 known, include_vars=include_vars, cancellable=cancellable
             )
         try:
-            core.board.register(known, work, options)
+            parts.tasks.register(known, work, options)
         except BaseException:
             with self._registering:
                 self._directory = self._directory.without_tasker(known)

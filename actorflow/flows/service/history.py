@@ -5,9 +5,9 @@ it; for an execute message a digest of its tree and its procedure; then other fi
 its run follow from the record. The many messages of literal attributes are one row, with the tree
 and the value of each: its payload is the one before with that ``ret``.
 
-A payload without lists and objects stands in its row, unless it is that of the row before. Any
-other is an index, and what such payloads share is written once per run. A part above a limit is
-replaced by a note, so that the history of a flow with a large payload stays small.
+A payload without lists, objects and long strings stands in its row, unless it is that of the row
+before. Any other is an index, and what such payloads share is written once per run. A part above a
+limit is replaced by a note, so that the history of a flow with a large payload stays small.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import msgspec
 
 from actorflow.flows.execution.environment import MORE_NODES, Observer
 from actorflow.flows.execution.literal_messages import EACH, LEAST, unfold
-from actorflow.flows.execution.payloads import Gathered, is_plain, restored
-from actorflow.flows.values.rendering import digest
+from actorflow.flows.execution.payloads import SharedParts, is_plain, restored
+from actorflow.flows.values.text import digest
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.literal_messages import Literals
     from actorflow.flows.execution.node import Message, Node, Payload
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
     from actorflow.flows.language.tree import Tree
 
-__all__ = ["Recorder", "messages_of"]
+__all__ = ["HistoryRecorder", "messages_of"]
 
 _SAME = -1  # instead of a payload: it is that of the row before
 _LARGEST = 16_384  # bytes of one field of a payload
@@ -47,16 +47,16 @@ _literals: dict[tuple[int, int], tuple[tuple[Tree, ...], msgspec.Raw]] = {}
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Recorder(Observer):
+class HistoryRecorder(Observer):
     """Records one run. Costs about a microsecond per message, and one write of its payloads."""
 
     __slots__ = ("_gathered", "_nodes", "_payload", "_rows", "_run")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: FlowRun) -> None:
         """Record a run that is about to begin."""
         self._run = run
         self._nodes = run.nodes
-        self._gathered: Gathered | None = None
+        self._gathered: SharedParts | None = None
         self._rows: list[tuple[Any, ...]] = []
         self._payload: Any = None
 
@@ -92,11 +92,11 @@ class Recorder(Observer):
         self._rows.append(row)
 
     def _stored(self, payload: Payload) -> Any:
-        """Return a payload without lists and objects as it is, the index of any other."""
+        """Return a plain payload as it is, the index of any other."""
         if is_plain(payload):
             return payload
         if self._gathered is None:
-            self._gathered = Gathered(_limited)
+            self._gathered = SharedParts(_limited)
         return self._gathered.place(payload)
 
     def observe_literals(self, literals: Literals, nodes: int) -> None:
@@ -158,6 +158,10 @@ def _parts(trees: tuple[Tree, ...]) -> msgspec.Raw:
 
 
 def _limited(value: Any) -> Any:
+    if type(value) is str:
+        if len(value) <= _LARGEST:
+            return value
+        return f"({len(value):,} characters, not kept in the history)"
     if len(value) <= _LONGEST:
         data = _encode(value)
         if len(data) <= _LARGEST:

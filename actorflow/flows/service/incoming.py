@@ -1,7 +1,7 @@
 """What an execution receives, as messages of a flow.
 
-The engine delivers envelopes; a run processes messages. What cannot be translated is refused alone,
-so that it does not hold up what arrived with it.
+The engine delivers envelopes; a run processes messages. An envelope that cannot be translated is
+refused alone, so that it does not hold up the others of its batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from actorflow.engine.envelopes import TaskEnded, TimerFired
 from actorflow.flows.errors import MessageRefused
 from actorflow.flows.execution.codec import tree_bytes, tree_from
 from actorflow.flows.execution.messages.intake import point_fault
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.service.exids import parts_of
 
 if TYPE_CHECKING:
@@ -47,22 +47,22 @@ def with_packed_tree(message: Message) -> Message:
 def launch_body(launch: Message, domain: str, unit: str) -> Message:
     """Return the body under which the message that starts an execution is stored."""
     body = {**with_packed_tree(launch), "domain": domain, "unit": unit}
-    del body["exid"]  # whoever receives it knows
+    del body["exid"]  # the receiver knows it
     return body
 
 
-def new_execution(exid: str, batch: Sequence[Envelope]) -> Execution:
+def new_execution(exid: str, batch: Sequence[Envelope]) -> ExecutionState:
     """Return an execution that never ran; its launch says where it belongs."""
     for envelope in batch:
         body = envelope.body if type(envelope) is Sent else None
         if type(body) is dict:
             domain, unit = body.get("domain"), body.get("unit")
             if type(domain) is str and type(unit) is str:
-                return Execution(exid, domain, unit)
-    return Execution(exid, *parts_of(exid))
+                return ExecutionState(exid, domain, unit)
+    return ExecutionState(exid, *parts_of(exid))
 
 
-def received(state: Execution, batch: Sequence[Envelope]) -> tuple[list[Message], list[str]]:
+def received(state: ExecutionState, batch: Sequence[Envelope]) -> tuple[list[Message], list[str]]:
     """Return the messages of a batch, and why others were refused."""
     messages: list[Message] = []
     refused: list[str] = []
@@ -74,7 +74,7 @@ def received(state: Execution, batch: Sequence[Envelope]) -> tuple[list[Message]
     return messages, refused
 
 
-def _message(state: Execution, envelope: Envelope) -> Message:
+def _message(state: ExecutionState, envelope: Envelope) -> Message:
     if type(envelope) is Sent:
         return _sent(state.exid, envelope.body)
     if type(envelope) is TaskEnded:
@@ -88,7 +88,7 @@ def _message(state: Execution, envelope: Envelope) -> Message:
 
 
 def _sent(exid: str, body: Any) -> Message:
-    """Return a message that somebody sent; the run checks what is in it."""
+    """Return a message from outside; the run checks its contents."""
     if type(body) is not dict:
         raise MessageRefused(
             f"{body!r:.100} refused: a message to a flow is a dict with a point, such as"
@@ -113,7 +113,7 @@ def _unpacked(data: bytes) -> Tree:
         raise MessageRefused(f"execute refused: its tree cannot be read: {error}") from error
 
 
-def _task_ended(state: Execution, ended: TaskEnded) -> Message:
+def _task_ended(state: ExecutionState, ended: TaskEnded) -> Message:
     try:
         nid, m = _task_place(ended.task, state.exid)
     except ValueError:
@@ -123,7 +123,7 @@ def _task_ended(state: Execution, ended: TaskEnded) -> Message:
     node = state.nodes.get(nid)
     handed = None if node is None else node.own.get("handed")
     if node is None or handed is None or handed[0] != m:
-        raise MessageRefused(f"the end of task {ended.task!r} refused: nobody waits for it")
+        raise MessageRefused(f"the end of task {ended.task!r} refused: no node waits for it")
     if ended.outcome == "ok" and type(ended.value) is dict:
         return {
             "point": "return",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.engine.execution.watching import Waiters
+from actorflow.engine.executions.waiters import Waiters
 from actorflow.engine.kind import Failure, Options
 from actorflow.engine.kind import Status as EngineStatus
 from actorflow.flows.errors import MessageRefused
@@ -17,10 +17,10 @@ from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.loop import MAX_MESSAGES, process
 from actorflow.flows.execution.messages.intake import fault_of
 from actorflow.flows.execution.node import ROOT
-from actorflow.flows.execution.run import Run
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.run import FlowRun
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.procedures.registry import all_procedures
-from actorflow.flows.service.history import Recorder
+from actorflow.flows.service.history import HistoryRecorder
 from actorflow.flows.service.incoming import new_execution, received
 from actorflow.flows.service.library import Library
 from actorflow.flows.service.outgoing import outcome_of
@@ -47,7 +47,7 @@ class FlowState(msgspec.Struct, gc=False):
     """An execution between two runs: bytes, and the decoded form if it is small or busy."""
 
     data: bytes | None
-    live: Execution | None = None
+    live: ExecutionState | None = None
 
 
 class _Dice:
@@ -63,7 +63,7 @@ class _Dice:
 
 
 class FlowKind:
-    """Runs flows. Its methods run in whatever thread the engine has.
+    """Runs flows. Its methods run in threads of the engine.
 
     Args:
         directory: returns who can be given tasks; each run asks once.
@@ -111,11 +111,11 @@ class FlowKind:
             raise ValueError(msg)
         return state.data
 
-    def check_message(self, body: Any) -> None:
-        """Refuse what can be no message to any flow; the rest is up to the execution.
+    def check_message(self, _execution: str, body: Any) -> None:
+        """Refuse bodies that no flow could process; the execution checks the rest.
 
         Raises:
-            MessageRefused: it is none.
+            MessageRefused: the body is not a message.
 
         """
         why = fault_of(body)
@@ -134,7 +134,7 @@ class FlowKind:
         messages, refused = received(before, batch)
         directory = self._directory()
         dice: Any = _Dice(context)
-        run = Run(
+        run = FlowRun(
             before,
             procedures=self._procedures,
             now=context.now,
@@ -142,14 +142,14 @@ class FlowKind:
             taskers=directory,
             rng=dice,
         )
-        recorder = Recorder(run) if self.keeps_history else None
+        recorder = HistoryRecorder(run) if self.keeps_history else None
         out = process(run, messages, self._max_messages, context.keep_going, recorder)
         if out.refused:
             refused += [str(refusal.error) for refusal in out.refused]
         outcome = outcome_of(before, out, directory, context.watches, refused)
         after = out.state
         if refused and not after.counters.get("msgs"):
-            outcome.status = EngineStatus.FAILED  # it was never launched
+            outcome.status = EngineStatus.STUCK  # it was never launched
             outcome.error = Failure(MessageRefused.__name__, refused[0])
         if outcome.status is EngineStatus.DONE:
             after.payload = None  # it is stored as the result
@@ -182,6 +182,12 @@ class FlowKind:
         """Return the message that cancels a node: the root if `target` is `None`."""
         return {"point": "cancel", "nid": ROOT if target is None else str(target)}
 
+    def is_cancel(self, body: Any) -> bool:
+        """Return whether a message only cancels or kills a node, and executes nothing instead."""
+        return (
+            type(body) is dict and body.get("point") == "cancel" and "on_receive_last" not in body
+        )
+
     def has_part(self, row: ExecutionRow, target: Any) -> bool:
         """Return whether there is a node `target` that has not ended."""
         if str(target) == ROOT or row.state is None:
@@ -191,5 +197,5 @@ class FlowKind:
 
     @property
     def committed(self) -> Callable[[Change], None] | None:
-        """What to call after each commit: nothing while nobody waits inside an execution."""
+        """The function to call after each commit; `None` while no caller waits in an execution."""
         return self.waiters.committed if self.waiters else None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.engine.identifiers import check_id
-from actorflow.engine.kind import Failure, NewTask, NewWatch, Outcome, Outgoing, SetTimer
-from actorflow.engine.kind import Status as EngineStatus
+from actorflow.engine.ids import check_id
+from actorflow.engine.kind import Failure, NewTask, NewWatch, Outcome, Outgoing, SetTimer, Status
 from actorflow.flows.execution.messages.traps import looks_elsewhere, trigger_from_elsewhere
 from actorflow.flows.execution.names import visible_variables
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.flows.service.incoming import task_id, with_packed_tree
 from actorflow.flows.service.taskers import task_body
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
     from actorflow.engine.kind import Watch
     from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.outcome import RunOutcome as FlowOutcome
-    from actorflow.flows.execution.state import Execution
+    from actorflow.flows.execution.run import RunOutcome as FlowOutcome
+    from actorflow.flows.execution.state import ExecutionState
     from actorflow.flows.service.taskers import Directory
 
 __all__ = ["outcome_of"]
@@ -28,24 +27,24 @@ _ANSWERS = frozenset(("return", "failed"))
 
 
 def outcome_of(
-    before: Execution,
+    before: ExecutionState,
     out: FlowOutcome,
     directory: Directory,
     watches: Sequence[Watch],
     refused: list[str],
 ) -> Outcome:
-    """Return all of an outcome but its state and its history; adds to what was `refused`."""
+    """Return all of an outcome but its state and its history; adds to `refused`."""
     after = out.state
     outcome = Outcome(state=None, status=_status(out))
-    if outcome.status is EngineStatus.DONE:
+    if outcome.status is Status.DONE:
         outcome.result = after.payload
-    elif outcome.status is EngineStatus.FAILED:
+    elif outcome.status is Status.STUCK:
         outcome.error = _failure(after)
     if out.timers:
         outcome.timers = [SetTimer(timer.id, timer.at) for timer in out.timers]
     outcome.cancelled_timers = out.cancelled_timers
-    # What is left over is sent anew, and so taken together with what came meanwhile: a cancel has
-    # to reach a loop that never ends by itself.
+    # Leftover messages are sent again, and so are batched with newer ones: a cancel must reach a
+    # loop that never ends by itself.
     if out.leftover:
         outcome.messages = [Outgoing(after.exid, with_packed_tree(one)) for one in out.leftover]
     for one in out.signals:
@@ -61,16 +60,16 @@ def outcome_of(
     return outcome
 
 
-def _status(out: FlowOutcome) -> EngineStatus:
-    if out.status is Status.ACTIVE:
-        return EngineStatus.ACTIVE
-    if out.status is Status.FAILED:
-        return EngineStatus.FAILED
-    return EngineStatus.CANCELLED if out.state.cancelled else EngineStatus.DONE
+def _status(out: FlowOutcome) -> Status:
+    if out.status is FlowStatus.ACTIVE:
+        return Status.ACTIVE
+    if out.status is FlowStatus.FAILED:
+        return Status.STUCK
+    return Status.CANCELLED if out.state.cancelled else Status.DONE
 
 
-def _failure(state: Execution) -> Failure | None:
-    """Return why the first node failed that nobody takes care of."""
+def _failure(state: ExecutionState) -> Failure | None:
+    """Return why the first node without an error handler failed."""
     for node in state.nodes.values():
         if node.state is None and node.failure is not None:
             error = node.failure.get("error", {})
@@ -81,8 +80,10 @@ def _failure(state: Execution) -> Failure | None:
 # Tasks.
 
 
-def _tasks(before: Execution, out: FlowOutcome, outcome: Outcome, directory: Directory) -> None:
-    """Hand out what is new; take back what was cancelled, or whose node is gone."""
+def _tasks(
+    before: ExecutionState, out: FlowOutcome, outcome: Outcome, directory: Directory
+) -> None:
+    """Hand out new tasks; withdraw tasks that were cancelled or have no node."""
     after = out.state
     given_back: dict[str, Message] = {}
     for message in out.tasks:
@@ -112,7 +113,7 @@ def _tasks(before: Execution, out: FlowOutcome, outcome: Outcome, directory: Dir
 
 
 def _forget_tasks(
-    before: Execution, out: FlowOutcome, outcome: Outcome, given_back: dict[str, Message]
+    before: ExecutionState, out: FlowOutcome, outcome: Outcome, given_back: dict[str, Message]
 ) -> None:
     """Cancel the tasks that no node waits for any more."""
     after = out.state
@@ -157,7 +158,7 @@ def _given_back(node: Node, message: Message) -> Message:
 # Traps that watch other executions.
 
 
-def _set_watches(before: Execution, after: Execution, outcome: Outcome) -> None:
+def _set_watches(before: ExecutionState, after: ExecutionState, outcome: Outcome) -> None:
     """Store the traps that watch other executions, where those can see them."""
     old = {trap["id"] for trap in before.traps if looks_elsewhere(trap)}
     new = {trap["id"]: trap for trap in after.traps if looks_elsewhere(trap)}

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.engine.tasks.tasker import HOLD, Task, function_of
+from actorflow.behaviours.arguments import function
+from actorflow.engine.tasks.task import HELD, Task
+from actorflow.engine.tasks.tasker import function_of
 from actorflow.flows.errors import FlowError, UnknownTasker, pack_payload
 from actorflow.runtime.errors import BadOption, near
-from behaviours.arguments import function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,7 +69,7 @@ class FlowTask(Task, frozen=True):
 
     @property
     def name(self) -> Any:
-        """What is to be done: the second word of ``task 'alice' 'stage a'``."""
+        """The name of the task: the second word of ``task 'alice' 'stage a'``."""
         return self.body["taskname"]
 
     @property
@@ -159,12 +160,13 @@ def _shown(task: Task) -> Task:
         task.attempt,
         task.priority,
         task.timeout,
-        task._beat,  # noqa: SLF001 - a task shown in another way is still the same task
+        task.last_progress,
+        _beat=task._beat,  # noqa: SLF001 - a task shown in another way is still the same task
     )
 
 
 def _answer(task: Task, value: Any) -> Any:
-    if value is HOLD or not isinstance(task, FlowTask):
+    if value is HELD or not isinstance(task, FlowTask):
         return value
     if value is None:
         value = task.payload
@@ -227,7 +229,7 @@ class Directory:
         return known
 
     def knows(self, domain: str, name: str) -> bool:
-        """Return whether somebody of that name is known in the domain or above it.
+        """Return whether a tasker of that name is known in the domain or above it.
 
         Where there is a router, anybody is: the router will say who that is.
         """

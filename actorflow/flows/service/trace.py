@@ -19,7 +19,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from actorflow.flows.values.rendering import brief
+from actorflow.flows.values.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine import bodies
 from actorflow.engine.kind import Status
 from actorflow.flows.execution.codec import decode
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.service.exids import parts_of
 from actorflow.flows.service.history import messages_of
 from actorflow.flows.service.incoming import task_id
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import ExecutionRow, Store
     from actorflow.flows.execution.node import Message, Node, Payload
-    from actorflow.flows.execution.state import Statistics, Timer
+    from actorflow.flows.execution.state import FlowTimer, Statistics
 
 __all__ = ["FailedNode", "FlowExecution", "HeldTask"]
 
@@ -57,10 +57,12 @@ class FlowExecution:
         return f"<flow {self.exid} {self.status} {self.counters}>"
 
     @functools.cached_property
-    def state(self) -> Execution:
+    def state(self) -> ExecutionState:
         """The state, decoded on first use."""
         row = self._row
-        state = Execution(row.id, *parts_of(row.id)) if row.state is None else decode(row.state)
+        state = (
+            ExecutionState(row.id, *parts_of(row.id)) if row.state is None else decode(row.state)
+        )
         if row.result is not None:
             state.payload = bodies.decode(row.result)
         return state
@@ -111,7 +113,7 @@ class FlowExecution:
         return found
 
     @property
-    def timers(self) -> list[Timer]:
+    def timers(self) -> list[FlowTimer]:
         """The timers, the next one first."""
         return sorted(self.state.timers.values(), key=lambda timer: timer.at)
 
@@ -189,7 +191,7 @@ class FlowExecution:
 
 
 def _node(node: Node) -> dict[str, Any]:
-    """Return what is said of one node: what it does, where it stands, what it works on."""
+    """Return the view of one node: its procedure, place and payload."""
     return {
         "does": node.heat0,
         "parent": node.parent,

@@ -1,4 +1,4 @@
-"""Paths into values: reads, sets and deletes what is at ``f.a.0`` or ``a[1:3]``."""
+"""Paths into values: reads, sets and deletes values at ``f.a.0`` or ``a[1:3]``."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def single_keys(value: Value, key: Value) -> list[Value]:
 
 
 def get_path(value: Value, path: list[Value]) -> tuple[Value, int]:
-    """Follow ``path``; return what is found, or ``MISSING``, and the number of keys followed.
+    """Follow ``path``; return the value found, or ``MISSING``, and the number of keys followed.
 
     For a path with a slice or a list of keys, that is an array of what exists.
     """
@@ -204,7 +204,7 @@ def _put(container: Value, key: Value, value: Value, path: list[Value], limits: 
 
 
 def del_path(container: Value, path: list[Value]) -> Value:
-    """Return a copy without what is at ``path``, or the container itself if there is nothing."""
+    """Return a copy without the value at ``path``; the container itself if it has none."""
     key, rest = path[0], path[1:]
     keys = single_keys(container, key) if is_many(key) else [key]
     keys = [one for one in keys if get_key(container, one) is not MISSING]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from actorflow.flows.errors import FlowError, LimitExceeded
 from actorflow.flows.limits import LIMITS, Limits
 from actorflow.flows.values.values import Value, is_regex, regex_parts, type_name
+from actorflow.runtime.errors import MissingExtra, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +101,8 @@ class Regex:
     def find_all(self, text: str) -> Iterator[Match]:
         """Yield all matches, from left to right.
 
-        Raises LimitExceeded like `search`, and when finding them takes too long: each match may
-        look at all of the text that is left.
+        Raises LimitExceeded like `search`, and when the search exceeds its time limit: each
+        match may look at all of the remaining text.
         """
         self._check(text)
         end = time.thread_time() + self._limits.split_seconds
@@ -123,8 +124,17 @@ class Regex:
 
 @functools.cache
 def _engine() -> Any:
-    """Import RE2 when the first flow needs it."""
-    return importlib.import_module("re2")
+    """Import RE2 when the first flow needs it.
+
+    Raises:
+        MissingExtra: it is not installed.
+
+    """
+    try:
+        return importlib.import_module("re2")
+    except ImportError as error:
+        msg = f"regular expressions of flows need google-re2: {install_hint('flows')}"
+        raise MissingExtra(msg) from error
 
 
 def _compiled(pattern: str) -> Any:

@@ -1,8 +1,8 @@
 """How large values are, and whether they are within the limits.
 
 Values share what they have in common, so a few messages can nest an array in itself until it would
-fill the memory when it is written out. What counts is therefore the size when written out. Values
-never change, so what was measured once in a run is known for the rest of it.
+fill the memory when it is written out. Therefore the size when written out counts. Values
+never change, so a size is measured once in each run.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def stored_integer(value: Value) -> int:
     >>> stored_integer(3.0), stored_integer("-7")
     (3, -7)
 
-    Raises TypeError, ValueError or OverflowError if it is none.
+    Raises TypeError, ValueError or OverflowError for other values.
     """
     number = int(value)
     if not LEAST_INTEGER <= number <= GREATEST_INTEGER:

@@ -1,7 +1,7 @@
 """The small notation of the lab: `bounded(unique(key=0), 1000, drop_oldest)`, `2ms + 10us*n`.
 
 Calls with positional and named arguments, numbers with units, words, sums and products. An error
-shows where the mistake is and what is known there. Every time has a unit: a bare `50` could mean
+shows the place of the mistake and the known names. Every time has a unit: a bare `50` could mean
 milliseconds to one reader and seconds to another.
 """
 
@@ -18,8 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "BadNotation", "Call", "Duration", "Product", "Share", "Sum", "Term", "Word", "bind",
-    "check_unit", "parse", "seconds_text",
+    "BadNotation",
+    "BareWord",
+    "NamedCall",
+    "Product",
+    "Share",
+    "Sum",
+    "Term",
+    "TimeNumber",
+    "bind",
+    "check_unit",
+    "parse",
+    "seconds_text",
 ]  # fmt: skip
 
 _TIMES = {"s": 1, "min": 60, "h": 3600}
@@ -38,7 +48,7 @@ class BadNotation(ActorflowError, ValueError):
         super().__init__(f"{why}\n  {text}\n  {' ' * at}^")
 
 
-class Duration(float):
+class TimeNumber(float):
     """A number that was written with a unit of time, in seconds."""
 
 
@@ -47,7 +57,7 @@ class Share(float):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class BareWord:
     """A bare word: an option, or a call without arguments."""
 
     name: str
@@ -55,7 +65,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class NamedCall:
     """A name with arguments."""
 
     name: str
@@ -78,7 +88,7 @@ class Product:
     terms: tuple[Term, ...]
 
 
-Term: TypeAlias = float | int | str | Word | Call | Sum | Product
+Term: TypeAlias = float | int | str | BareWord | NamedCall | Sum | Product
 
 
 class _Reader:
@@ -135,7 +145,7 @@ class _Reader:
         if kind == "string":
             return text[1:-1]
         if kind == "word":
-            return self.call(text, at) if self.peek("(") else Word(text, at)
+            return self.call(text, at) if self.peek("(") else BareWord(text, at)
         if kind == "sign" and text == "-":
             inner = self.atom()
             if isinstance(inner, int | float):
@@ -143,13 +153,13 @@ class _Reader:
         found = repr(text) if text else "the end"
         raise BadNotation(self.text, at, f"expected a name or a number, not {found}")
 
-    def call(self, name: str, at: int) -> Call:
+    def call(self, name: str, at: int) -> NamedCall:
         self.expect("(")
         args: list[Term] = []
         options: dict[str, Term] = {}
         while not self.peek(")"):
             term = self.term()
-            if isinstance(term, Word) and self.peek("="):
+            if isinstance(term, BareWord) and self.peek("="):
                 self.take()
                 if term.name in options:
                     raise BadNotation(self.text, term.at, f"{term.name} is given twice")
@@ -162,7 +172,7 @@ class _Reader:
             if not self.peek(")"):
                 self.expect(",")
         self.expect(")")
-        return Call(name, tuple(args), options, at)
+        return NamedCall(name, tuple(args), options, at)
 
 
 def _value(number: str, unit: str | None) -> float | int:
@@ -171,9 +181,9 @@ def _value(number: str, unit: str | None) -> float | int:
     if unit == "%":
         return Share(value / _PARTS[unit])
     if unit in _PARTS:
-        return Duration(value / _PARTS[unit])
+        return TimeNumber(value / _PARTS[unit])
     if unit in _TIMES:
-        return Duration(value * _TIMES[unit])
+        return TimeNumber(value * _TIMES[unit])
     scaled = value * _COUNTS.get(unit or "", 1)
     return int(scaled) if unit is not None and scaled == int(scaled) else scaled
 
@@ -185,7 +195,7 @@ def parse(text: str) -> Term:
         BadNotation: it cannot be read.
 
     >>> parse("chunk(queue, 2k)").args
-    (Word(name='queue', at=6), 2000)
+    (BareWord(name='queue', at=6), 2000)
     >>> parse("2ms")
     0.002
     """
@@ -197,14 +207,14 @@ def parse(text: str) -> Term:
     return term
 
 
-def bind(text: str, term: Word | Call, names: Sequence[str]) -> dict[str, Term]:
+def bind(text: str, term: BareWord | NamedCall, names: Sequence[str]) -> dict[str, Term]:
     """Return the arguments of a call by name; `names` are those it has, in order.
 
     Raises:
         BadNotation: there are too many, one is unknown, or given twice.
 
     """
-    if isinstance(term, Word):
+    if isinstance(term, BareWord):
         return {}
     shape = f"{term.name}({', '.join(names)})"
     if len(term.args) > len(names):
@@ -221,7 +231,7 @@ def bind(text: str, term: Word | Call, names: Sequence[str]) -> dict[str, Term]:
 
 
 def check_unit(text: str, at: int, name: str, value: Term, *, timed: bool) -> None:
-    """Refuse a time without a unit, and a unit of time on what is no time. Zero needs none.
+    """Validate units: times need one, other numbers must not have one. Zero needs none.
 
     Raises:
         BadNotation: the message shows how to write it.
@@ -229,11 +239,11 @@ def check_unit(text: str, at: int, name: str, value: Term, *, timed: bool) -> No
     """
     if not isinstance(value, int | float):
         return
-    if timed and not isinstance(value, Duration) and value != 0:
+    if timed and not isinstance(value, TimeNumber) and value != 0:
         raise BadNotation(
             text, at, f"{name} {value:g} has no unit of time; write {value:g}ms or {value:g}s"
         )
-    if not timed and isinstance(value, Duration):
+    if not timed and isinstance(value, TimeNumber):
         raise BadNotation(
             text, at, f"{name} is not a time, so it cannot be {seconds_text(value)}; drop the unit"
         )

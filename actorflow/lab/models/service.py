@@ -1,7 +1,8 @@
 """Service models: how long the job takes for a batch, and whether it fails.
 
 In text: `2ms + 10us*n`, `exp(2ms)`, `lognormal(2ms, 0.5) + 5us*n`, `uniform(1ms, 3ms)`,
-`2ms + fail(1%)`; `n` is the number of messages of the batch, `size` the sum of their sizes.
+`2ms + fail(1%)`; `n` is the number of messages of the batch, `size` the sum of their sizes, and
+`over(64)` the number of messages beyond 64, for a job whose slope changes there.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from actorflow.lab.models.notation import (
     BadNotation,
-    Call,
-    Duration,
+    BareWord,
+    NamedCall,
     Product,
     Sum,
     Term,
-    Word,
+    TimeNumber,
     check_unit,
     parse,
     seconds_text,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     _Draw: TypeAlias = Callable[[int, float, Random], float]
 
-__all__ = ["Cost", "Service", "ServiceFailure", "parse_service"]
+__all__ = ["Cost", "Service", "ServiceFailure", "cost_of", "parse_service"]
 
 
 class ServiceFailure(Exception):
@@ -88,11 +89,15 @@ def parse_service(text: str) -> Cost:
         BadNotation: it cannot be read, or a part of it is not a time.
 
     """
-    term = parse(text)
+    return cost_of(text, parse(text))
+
+
+def cost_of(text: str, term: Term) -> Cost:
+    """Read a service model, or any time that may be random, from a term of a text."""
     parts: list[_Draw] = []
     failure = 0.0
     for piece in term.terms if isinstance(term, Sum) else (term,):
-        if isinstance(piece, Call) and piece.name == "fail":
+        if isinstance(piece, NamedCall) and piece.name == "fail":
             (failure,) = _numbers(text, piece, (False,))
             if not 0 <= failure < 1:
                 why = f"fail({failure:g}) must be a share below 1, as in fail(1%)"
@@ -105,7 +110,7 @@ def parse_service(text: str) -> Cost:
 def _names_size(term: Term) -> bool:
     if isinstance(term, Sum | Product):
         return any(map(_names_size, term.terms))
-    return isinstance(term, Word) and term.name == "size"
+    return isinstance(term, BareWord) and term.name == "size"
 
 
 def _time(text: str, term: Term) -> _Draw:
@@ -124,13 +129,15 @@ def _time(text: str, term: Term) -> _Draw:
 
 
 def _is_time(term: Term) -> bool:
-    return isinstance(term, Duration | Call) or term == 0
+    if isinstance(term, NamedCall):
+        return term.name != _OVER
+    return isinstance(term, TimeNumber) or term == 0
 
 
 def _shown(term: Term) -> str:
-    if isinstance(term, Duration):
+    if isinstance(term, TimeNumber):
         return seconds_text(term)
-    return term.name if isinstance(term, Word | Call) else str(term)
+    return term.name if isinstance(term, BareWord | NamedCall) else str(term)
 
 
 def _with_unit(factors: Sequence[Term]) -> str:
@@ -147,17 +154,20 @@ def _factor(text: str, term: Term) -> _Draw:
             raise BadOption(msg)
         number = float(term)
         return lambda _count, _size, _random: number
-    if isinstance(term, Word) and term.name in _VARIABLES:
+    if isinstance(term, BareWord) and term.name in _VARIABLES:
         return _VARIABLES[term.name]
-    if isinstance(term, Call) and term.name in _DISTRIBUTIONS:
+    if isinstance(term, NamedCall) and term.name == _OVER:
+        (beyond,) = _numbers(text, term, (False,))
+        return lambda count, _size, _random: max(count - beyond, 0.0)
+    if isinstance(term, NamedCall) and term.name in _DISTRIBUTIONS:
         timed, make = _DISTRIBUTIONS[term.name]
         numbers = _numbers(text, term, timed)
         if term.name == "lognormal" and not numbers[0]:
             raise BadNotation(text, term.at, "lognormal(0, ...): the median must be positive")
         return make(*numbers)
-    name = term.name if isinstance(term, Word | Call) else str(term)
-    known = [*_VARIABLES, *_DISTRIBUTIONS, "fail"]
-    at = term.at if isinstance(term, Word | Call) else 0
+    name = term.name if isinstance(term, BareWord | NamedCall) else str(term)
+    known = [*_VARIABLES, *_DISTRIBUTIONS, _OVER, "fail"]
+    at = term.at if isinstance(term, BareWord | NamedCall) else 0
     raise BadNotation(text, at, f"{name!r} is not part of a service time{near(name, known)}")
 
 
@@ -171,7 +181,7 @@ def _product(factors: list[_Draw]) -> _Draw:
     return product
 
 
-def _numbers(text: str, call: Call, timed: Sequence[bool]) -> list[float]:
+def _numbers(text: str, call: NamedCall, timed: Sequence[bool]) -> list[float]:
     """Return the arguments of a call; `timed` says for each whether it is a time."""
     count = len(timed)
     numbers = [arg for arg in call.args if isinstance(arg, int | float)]
@@ -184,6 +194,7 @@ def _numbers(text: str, call: Call, timed: Sequence[bool]) -> list[float]:
     return [float(number) for number in numbers]
 
 
+_OVER = "over"
 _VARIABLES: dict[str, _Draw] = {
     "n": lambda count, _size, _random: count,
     "size": lambda _count, size, _random: size,

@@ -6,7 +6,17 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actorflow.lab.models.notation import BadNotation, Call, Term, Word, bind, check_unit, parse
+from actorflow.lab.models.clients import ClientTraffic
+from actorflow.lab.models.notation import (
+    BadNotation,
+    BareWord,
+    NamedCall,
+    Term,
+    bind,
+    check_unit,
+    parse,
+)
+from actorflow.lab.models.service import cost_of
 from actorflow.lab.models.trace import Trace
 from actorflow.lab.models.traffic import (
     Bursty,
@@ -38,6 +48,7 @@ MODELS: dict[str, tuple[Callable[..., Traffic], tuple[str, ...]]] = {
     "ramp": (Ramp, ("start", "end", *_COMMON)),
     "diurnal": (Diurnal, ("low", "high", "period", *_COMMON)),
     "trace": (Trace, ("path", "speed")),
+    "clients": (ClientTraffic, ("count", "think", "timeout", "retries", "backoff", *_COMMON)),
 }
 """The arrival models that text can name, with the names of their arguments, in order."""
 
@@ -47,7 +58,7 @@ _DRAWS: dict[str, tuple[Callable[..., Draw], tuple[str, ...]]] = {
     "fixed": (Fixed, ("value",)),
 }
 _DRAWN = ("keys", "priorities", "sizes")
-_TIMES = {"duration", "on", "off", "at", "period"}
+_TIMES = {"duration", "on", "off", "at", "period", "timeout", "backoff"}
 _SUFFIXES = {".csv", ".json", ".jsonl", ".ndjson"}
 
 
@@ -68,7 +79,7 @@ def parse_traffic(text: str) -> Traffic:
 
 
 def _made(text: str, term: Term, known: Any, what: str) -> Any:
-    if not isinstance(term, Word | Call):
+    if not isinstance(term, BareWord | NamedCall):
         raise BadNotation(text, 0, f"expected an {what}{near(text, known)}")
     if term.name not in known:
         raise BadNotation(
@@ -91,12 +102,14 @@ def _made(text: str, term: Term, known: Any, what: str) -> Any:
 
 
 def _argument(text: str, at: int, name: str, value: Term) -> Any:
+    if name == "think":
+        return cost_of(text, value)
     if name in _DRAWN:
         check_unit(text, at, name, value, timed=False)
         if isinstance(value, int | float):
             return _checked(text, at, Fixed if name == "sizes" else Uniform, value)
         return _made(text, value, _DRAWS, "distribution")
-    if isinstance(value, Word | Call):
+    if isinstance(value, BareWord | NamedCall):
         raise BadNotation(text, value.at, f"{name} is a number, not {value.name!r}")
     check_unit(text, at, name, value, timed=name in _TIMES)
     return float(value) if isinstance(value, float) else value

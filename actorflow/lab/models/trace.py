@@ -28,7 +28,7 @@ FIELDS = ("time", "key", "priority", "size")
 
 
 class BadTrace(ActorflowError, ValueError):
-    """A trace cannot be read; the message names the file, the line and what is wrong with it."""
+    """A trace cannot be read; the message names the file, the line and the fault."""
 
     def __init__(self, path: Path, line: int, why: str) -> None:
         super().__init__(f"{path}, line {line}: {why}")
@@ -116,7 +116,8 @@ def _json_lines(path: Path, file: Any) -> Iterator[tuple[int, dict[str, Any]]]:
             raise BadTrace(
                 path, number, f'expected an object like {{"time": 0.5}}, not {row!r:.50}'
             )
-        yield number, row
+        if "batch" not in row:  # what `fit` reads
+            yield number, row
 
 
 def _message(path: Path, line: int, row: dict[str, Any]) -> tuple[float, tuple[Any, Any, float]]:

@@ -145,7 +145,7 @@ class _Model:
 
     duration: float = 60.0
     keys: Draw = field(default_factory=lambda: Uniform(1_000))
-    priorities: Draw = field(default_factory=lambda: Uniform(10))
+    priorities: Draw = field(default_factory=lambda: Fixed(0))
     sizes: Draw = field(default_factory=Fixed)
 
     def __post_init__(self) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.lab.models.notation import seconds_text
-from actorflow.lab.report.dominance import dominated
 from actorflow.lab.report.labels import Label, place
-from actorflow.runtime.errors import MissingExtra
+from actorflow.lab.run.result import dominated
+from actorflow.runtime.errors import MissingExtra, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from actorflow.lab.run.goals import Goal
     from actorflow.lab.run.result import Result
 
 __all__ = [
-    "FIGURES", "batch_sizes", "by_priority", "colour", "depths", "drawn",
-    "frontier", "latency_cdf", "overview", "png", "require_matplotlib", "save",
+    "batch_sizes", "by_priority", "colour", "depths", "drawn", "footer", "frontier", "grouped",
+    "latency_cdf", "look", "overview", "png", "require_matplotlib", "save", "time_ticks",
 ]  # fmt: skip
 
 _COLOURS = (
@@ -32,10 +34,12 @@ _COLOURS = (
 )  # fmt: skip
 _LINES = ("-", "--", "-.", ":")
 _GREY = "#b8b8b8"
+_WHOLE = 100.0  # per cent
 _BINS = 160
+_FINEST = 0.99999  # the top of the axis of shares
 _VISIBLE = 0.005  # share of the messages from which on a curve is worth the room
 _LEGEND_WIDTH, _POINT_WIDTH = 56, 40  # characters on a line of a label
-_LETTER, _KEY, _ROW = 0.068, 0.7, 0.17  # inches of a legend: a letter, what is beside it, a row
+_LETTER, _KEY, _ROW = 0.068, 0.7, 0.17  # inches of a legend: a letter, its key, a row
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": "#888888", "axes.labelcolor": "#333333", "axes.spines.right": False,
     "axes.spines.top": False, "axes.titlesize": 11, "axes.titleweight": "bold",
@@ -45,37 +49,70 @@ _STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 
-def latency_cdf(results: Sequence[Result], axes: Axes | None = None) -> Figure:
-    """Draw the share of all messages that was carried within a time.
+def latency_cdf(
+    results: Sequence[Result], axes: Axes | None = None, *, goals: Sequence[Goal] = ()
+) -> Figure:
+    """Draw the share of all messages that was carried within a time, with a logarithmic tail.
 
-    A curve ends at the share that was carried at all: below 100 % if messages were lost or
-    replaced.
+    From 90 % to 99 % is as far as from 99 % to 99.9 %. A curve ends, with a dot and a dotted line,
+    at the share that was carried at all: lower if messages were lost or replaced. Goals about
+    percentiles are crosses: a curve meets one if it passes above and to the left.
     """
 
     def draw(axes: Axes) -> None:
-        groups = [group for group in _groups(results) if group[1].curve]
+        groups = [group for group in grouped(results) if group[1].curve]
         starts = [_start(result) for _, result in groups]
         most = max((result.curve[-1][0] for _, result in groups), default=1.0)
+        top = max((1 - 1 / max(result.observed, 10) for _, result in groups), default=0.9)
+        top = min(max(top, 0.9), _FINEST)
         for at, (label, result) in enumerate(groups):
             values, shares = zip(*result.curve, strict=True)
-            percents = [share * 100 for share in shares]
-            look = _look(at, label)
-            axes.step(values, percents, where="post", **look)
+            heights = [min(share, top) for share in shares]
+            style = look(at, label)
+            axes.step(values, heights, where="post", **style)
             if result.carried < 1:
                 # The share that never comes: on to the edge, dotted, with a mark where it ends.
-                axes.plot([values[-1]], [percents[-1]], "o", color=look["color"], markersize=4)
+                axes.plot([values[-1]], [heights[-1]], "o", color=style["color"], markersize=4)
                 axes.plot(
-                    [values[-1], most * 1.2], [percents[-1]] * 2, linestyle=":", linewidth=1.0,
-                    color=look["color"],
+                    [values[-1], most * 1.2], [heights[-1]] * 2, linestyle=":", linewidth=1.0,
+                    color=style["color"],
                 )  # fmt: skip
         least = min(starts, default=1.0)
         axes.set_xscale("log")
         axes.set_xlim(left=max(least / 1.5, 1e-6))
-        axes.set_ylim(0, 101)
-        _time_ticks(axes.xaxis)
-        axes.set(title="Latency", xlabel="from push to processed", ylabel="of all messages, %")
+        _percent_axis(axes, top)
+        _mark_goals(axes, goals, top)
+        time_ticks(axes.xaxis)
+        axes.set(title="Latency", xlabel="from push to processed", ylabel="of all messages")
 
     return _figure(draw, axes, legend=True)
+
+
+def _percent_axis(axes: Axes, top: float) -> None:
+    """Give an axis of shares a logarithmic tail, which ends below 100 %."""
+    import numpy as np  # noqa: PLC0415 - comes with matplotlib
+
+    def forward(shares: Any) -> Any:
+        return -np.log10(np.maximum(1 - np.asarray(shares, dtype=float), 1e-9))
+
+    def back(heights: Any) -> Any:
+        return 1 - 10 ** -np.asarray(heights, dtype=float)
+
+    axes.set_yscale("function", functions=(forward, back))
+    ticks = [share for share in (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999) if share <= top]
+    axes.set_yticks(ticks, [f"{share * 100:g}%" for share in ticks])
+    axes.set_yticks([], minor=True)
+    axes.set_ylim(0, top)
+
+
+def _mark_goals(axes: Axes, goals: Sequence[Goal], top: float) -> None:
+    """Mark the goals that are points of this figure: a time, and a share of the messages."""
+    for goal in goals:
+        place = goal.point()
+        if place is not None and place[1] <= top:
+            axes.plot(*place, "+", color="#b2182b", markersize=11, markeredgewidth=1.6, zorder=5)
+            axes.annotate(str(goal), place, xytext=(5, -9), textcoords="offset points",
+                          fontsize=7, color="#b2182b", zorder=5)  # fmt: skip
 
 
 def _start(result: Result) -> float:
@@ -99,12 +136,12 @@ def _over_time(
 ) -> Figure:
     def draw(axes: Axes) -> None:
         greatest = 0.0
-        for at, (label, result) in enumerate(_groups(results)):
+        for at, (label, result) in enumerate(grouped(results)):
             points = _binned(getattr(result, field), result.duration)
             if points:
                 times, values = zip(*points, strict=True)
                 greatest = max(greatest, *values)
-                axes.step(times, values, where="mid", **_look(at, label))
+                axes.step(times, values, where="mid", **look(at, label))
         axes.set_xlim(left=0)
         if greatest > 50:  # noqa: PLR2004
             axes.set_yscale("symlog", linthresh=10)
@@ -176,7 +213,7 @@ _BY_TIME = _Side(
 def _points(results: Sequence[Result]) -> list[tuple[str, Result]]:
     return [
         (label, result)
-        for label, result in _groups(results, _POINT_WIDTH)
+        for label, result in grouped(results, _POINT_WIDTH)
         if result.latency["p99"] > 0
     ]
 
@@ -189,8 +226,15 @@ def _scatter(axes: Axes, results: Sequence[Result], side: _Side) -> None:
     worse = dominated(results)
     for at, (_, result) in enumerate(points):
         grey = result.policy in worse
+        if "p99" in result.intervals:
+            low, high = result.intervals["p99"]
+            tail = result.latency["p99"]
+            axes.errorbar(
+                side.figure(result), tail, yerr=[[min(tail - low, 0.9 * tail)], [high - tail]],
+                color=_GREY if grey else colour(at), linewidth=1.0, capsize=2, zorder=1.5,
+            )  # fmt: skip
         axes.scatter(
-            side.figure(result), result.latency["p99"], s=26 if grey else 52,
+            side.figure(result), result.latency["p99"], s=26 if grey else 52, clip_on=False,
             zorder=2 if grey else 3, color=_GREY if grey else colour(at), edgecolors="white",
             linewidths=0.6,
         )  # fmt: skip
@@ -199,7 +243,10 @@ def _scatter(axes: Axes, results: Sequence[Result], side: _Side) -> None:
     values = [side.figure(result) for _, result in points]
     if max(values) < 1.02 * min(values):
         axes.set_xlim(min(values) * 0.9, max(values) * 1.1)
-    _time_ticks(axes.yaxis)
+    if side is _BY_TIME:  # there is room for labels, but no executor is busier than always
+        axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= _WHOLE])
+        axes.set_xlim(max(axes.get_xlim()[0], 0), min(axes.get_xlim()[1], _WHOLE))
+    time_ticks(axes.yaxis)
 
 
 def _name_points(axes: Axes, results: Sequence[Result], side: _Side) -> None:
@@ -224,8 +271,8 @@ def _dark(tone: str) -> str:
     return "#" + "".join(f"{int(int(tone[at : at + 2], 16) * 0.7):02x}" for at in (1, 3, 5))
 
 
-def _groups(results: Sequence[Result], width: int = _LEGEND_WIDTH) -> list[tuple[str, Result]]:
-    """Return results with labels; those that came out the same are one, with all their names.
+def grouped(results: Sequence[Result], width: int = _LEGEND_WIDTH) -> list[tuple[str, Result]]:
+    """Return results with labels; equal results share one label with all their names.
 
     A label says so if a policy did not carry everything, and is wrapped at `width` characters.
     """
@@ -260,15 +307,15 @@ def by_priority(results: Sequence[Result], axes: Axes | None = None) -> Figure:
     """Draw the 99th percentile of each priority."""
 
     def draw(axes: Axes) -> None:
-        for at, (label, result) in enumerate(_groups(results)):
+        for at, (label, result) in enumerate(grouped(results)):
             tables = sorted(
                 (priority, table) for priority, table in result.priorities.items() if table["count"]
             )
             if tables:
                 latencies = [table["p99"] for _, table in tables]
-                axes.plot([each for each, _ in tables], latencies, marker="o", **_look(at, label))
+                axes.plot([each for each, _ in tables], latencies, marker="o", **look(at, label))
         axes.set_yscale("log")
-        _time_ticks(axes.yaxis)
+        time_ticks(axes.yaxis)
         axes.set(title="Latency by priority", xlabel="priority", ylabel="p99 latency")
 
     return _figure(draw, axes, legend=True)
@@ -294,15 +341,6 @@ def overview(results: Sequence[Result], title: str = "") -> Figure:
     return made
 
 
-FIGURES: dict[str, Callable[[Sequence[Result]], Figure]] = {
-    "latency": latency_cdf,
-    "batches": batch_sizes,
-    "depth": depths,
-    "frontier": frontier,
-}
-"""The figures of a report, by name."""
-
-
 def require_matplotlib() -> None:
     """Check that figures can be drawn.
 
@@ -314,7 +352,7 @@ def require_matplotlib() -> None:
         import matplotlib.figure  # noqa: F401, PLC0415 - an extra, and slow to import
     except ImportError as error:
         missing = (error.name or "matplotlib").partition(".")[0]
-        msg = f"figures need {missing}: pip install 'actorflow[lab]'"
+        msg = f"figures need {missing}: {install_hint('lab')}"
         raise MissingExtra(msg) from error
 
 
@@ -356,10 +394,11 @@ def _add_legend(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8)
 
 
-def _look(at: int, label: str) -> dict[str, Any]:
+def look(at: int, label: str) -> dict[str, Any]:
+    """Return how the n-th curve looks: neighbours differ in colour and in style."""
     return {
         "color": colour(at),
-        "linestyle": _LINES[(at // len(_COLOURS)) % len(_LINES)],
+        "linestyle": _LINES[at % len(_LINES)],
         "label": label,
         "alpha": 0.9,
     }
@@ -370,7 +409,8 @@ def colour(at: int) -> str:
     return _COLOURS[at % len(_COLOURS)]
 
 
-def _time_ticks(axis: Any) -> None:
+def time_ticks(axis: Any) -> None:
+    """Label a logarithmic axis of times."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
 
     low, high = axis.get_view_interval()
@@ -380,7 +420,18 @@ def _time_ticks(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def png(figure: Figure, dpi: int = 144) -> bytes:
+def footer(figure: Figure, results: Sequence[Result], date: str) -> None:
+    """Say below a figure when, with what and from which seeds it was made."""
+    seeds = sorted({result.seed for result in results})
+    runs = max((result.runs for result in results), default=1)
+    shown = ", ".join(map(str, seeds)) or "-"
+    last = f" and {runs - 1} more" if runs > 1 else ""
+    version = sys.modules["actorflow"].__version__  # importing it would reach every other layer
+    text = f"actorflow {version}, {date}, seed {shown}{last}"
+    figure.text(0.995, 0.003, text, fontsize=6, color="#999999", ha="right", va="bottom")
+
+
+def png(figure: Figure, dpi: int = 200) -> bytes:
     """Return a figure as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
 
@@ -391,6 +442,6 @@ def png(figure: Figure, dpi: int = 144) -> bytes:
     return out.getvalue()
 
 
-def save(figure: Figure, path: Path, dpi: int = 110) -> None:
+def save(figure: Figure, path: Path, dpi: int = 200) -> None:
     """Write a figure as PNG."""
     path.write_bytes(png(figure, dpi))

@@ -7,23 +7,31 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from actorflow.lab.models.notation import seconds_text
-from actorflow.lab.report.dominance import dominated
-from actorflow.lab.report.figures import FIGURES, png
+from actorflow.lab.report.figures import png
+from actorflow.lab.report.gallery import figure
 from actorflow.lab.report.table import HEADINGS, rows
+from actorflow.lab.run.result import dominated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from actorflow.lab.run.goals import Goal
     from actorflow.lab.run.result import Result
 
 __all__ = ["as_html"]
 
 _CAPTIONS = {
-    "latency": "The share of all messages that was carried within a time: left is better. A curve "
-    "that ends below 100 % lost or replaced the rest.",
+    "latency": "The share of all messages that was carried within a time, with a logarithmic tail: "
+    "left is better. A curve that ends in a dotted line lost or replaced the rest.",
+    "waits": "What the messages about the 99th percentile waited for: the policy that held them "
+    "back, an executor that was busy, or the call itself.",
     "frontier": "The 99th percentile against throughput, and against the executor's time. Policies "
     "that another one dominates are grey.",
+    "outcomes": "What became of all messages.",
+    "latency-time": "The 99th percentile of the messages that arrived in each stretch of time. "
+    "Rings are stretches in which messages were lost or replaced.",
     "batches": "How many messages a call of the job got: the largest batch of each moment.",
+    "batch-sizes": "The share of the messages in batches up to a size.",
     "depth": "How many messages were waiting: the most at each moment.",
 }
 _STYLE = """
@@ -42,7 +50,11 @@ figcaption { color: #777; font-size: .9rem; }
 
 
 def as_html(
-    results: Sequence[Result], parameters: Mapping[str, Any], *, complete: bool = True
+    results: Sequence[Result],
+    parameters: Mapping[str, Any],
+    *,
+    complete: bool = True,
+    goals: Sequence[Goal] = (),
 ) -> str:
     """Return the report, with the figures inside."""
     note = (
@@ -55,7 +67,7 @@ def as_html(
         for name, value in parameters.items()
     )
     drawn = "".join(
-        f'<figure><img alt="{name}" src="{_data_uri(png(FIGURES[name](results)))}">'
+        f'<figure><img alt="{name}" src="{_data_uri(png(figure(name, results, goals)))}">'
         f"<figcaption>{caption}</figcaption></figure>"
         for name, caption in _CAPTIONS.items()
         if results

@@ -25,7 +25,7 @@ _Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What is written beside one point."""
+    """The text beside one point."""
 
     x: float
     y: float
@@ -95,7 +95,7 @@ def _best(
     taken: Sequence[_Box],
     lines: Sequence[_Box],
 ) -> _Box:
-    """Return the nearest free place for a label; if there is none, the one that covers least."""
+    """Return the nearest free place for a label, or else the one that covers least."""
     free: tuple[float, _Box] | None = None
     least: tuple[float, _Box] | None = None
     for cost, box in _places(spot, size, room):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.lab.models.notation import seconds_text
-from actorflow.lab.report.dominance import dominated
+from actorflow.lab.run.result import dominated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,26 +30,29 @@ def rows(results: Sequence[Result]) -> list[list[str]]:
 
 
 def _row(result: Result) -> list[str]:
-    latencies = [
-        seconds_text(result.latency[name])
-        + (_spread(result, name, seconds_text) if name == "p50" else "")
-        if result.processed
-        else "-"
-        for name in _LATENCIES
-    ]
+    latencies = [_latency(result, name) for name in _LATENCIES]
     return [
         result.policy,
         _whole(result.throughput) + _spread(result, "throughput", _whole),
         *latencies,
         f"{result.batch_mean:,.3g}" if result.batch_mean < 1000 else _whole(result.batch_mean),  # noqa: PLR2004
         _whole(result.batch_max),
-        f"{result.busy:.0%}",
+        f"{result.busy:.0%}" + _spread(result, "busy", "{:.0%}".format),
         _share(result.lost, result.arrived),
         _share(result.replaced, result.arrived),
         _share(result.merged, result.arrived),
         _whole(result.peak_depth),
         f"{result.fairness:.2f}",
     ]
+
+
+def _latency(result: Result, name: str) -> str:
+    """Return a percentile with its interval, or how many messages it would need."""
+    if not result.processed:
+        return "-"
+    if needed := result.needed(name):
+        return f"n/a (needs {needed})"
+    return seconds_text(result.latency[name]) + _spread(result, name, seconds_text)
 
 
 def _whole(value: float) -> str:
@@ -61,7 +64,7 @@ def _spread(result: Result, name: str, show: Any) -> str:
     if name not in result.intervals:
         return ""
     low, high = result.intervals[name]
-    return f" ±{show((high - low) / 2)}"
+    return f" ±{show(float(f'{(high - low) / 2:.2g}'))}"
 
 
 def _share(count: int, total: int) -> str:
@@ -71,7 +74,12 @@ def _share(count: int, total: int) -> str:
     return f"{share:.1%}" if share >= 0.001 else f"{count}"  # noqa: PLR2004
 
 
-def as_table(results: Sequence[Result], title: str = "", *, narrow: bool = False) -> Table:
+def as_table(
+    results: Sequence[Result],
+    title: str = "",
+    *,
+    narrow: bool = False,
+) -> Table:
     """Return a table for the terminal; dominated policies are dim.
 
     The least latency among the policies that carry the most messages is green. A `narrow` table
@@ -107,12 +115,20 @@ def as_table(results: Sequence[Result], title: str = "", *, narrow: bool = False
     for result, cells in zip(results, rows(results), strict=True):
         table.add_row(
             *(
-                Text(cells[at], style="bold green" if (result.policy, at) in best else "")
+                Text(
+                    _cut(cells[at], at, narrow=narrow),
+                    style="bold green" if (result.policy, at) in best else "",
+                )
                 for at in shown
             ),
             style="dim" if result.policy in worse else "",
         )
     return table
+
+
+def _cut(cell: str, at: int, *, narrow: bool) -> str:
+    """Leave out intervals that a narrow table has no room for."""
+    return cell.partition(" ±")[0] if narrow and HEADINGS[at] in ("msgs/s", "busy") else cell
 
 
 def _best(results: Sequence[Result]) -> set[tuple[str, int]]:
@@ -124,5 +140,6 @@ def _best(results: Sequence[Result]) -> set[tuple[str, int]]:
         (result.policy, HEADINGS.index(name))
         for name in _LATENCIES
         for result in rivals
+        if not result.needed(name)
         if result.latency[name] <= min(rival.latency[name] for rival in rivals)
     }

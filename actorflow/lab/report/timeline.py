@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["timeline"]
 
-_MOST = 60  # messages: more cannot be told apart
+_MOST = 60  # messages: more cannot be distinguished
 _LOST = "#c9c9c9"
 
 
-class _Watched:
+class _RecordedService:
     """A service that remembers what it was given, and how long it took."""
 
     def __init__(self, service: Service) -> None:
@@ -41,24 +41,25 @@ class _Watched:
         return took
 
 
-def timeline(
+def timeline(  # noqa: C901 - it draws
     messages: Sequence[Message], service: str, policy: Any, *, label: str = "number"
 ) -> Figure:
     """Draw the arrivals of some messages, and the batches that a policy makes of them.
 
-    A message that does not leave (replaced, merged, dropped, expired) is grey.
+    A message that does not leave (replaced, merged, dropped, expired) is grey; an item that only
+    fills up a batch is a ring.
 
     Args:
         messages: at most 60.
         service: how long a call takes, as text.
         policy: what to run, as text, class or factory.
-        label: what is written on a message: its `number`, `key` or `priority`.
+        label: the text on a message: its `number`, `key` or `priority`.
 
     """
     if not 0 < len(messages) <= _MOST:
         msg = f"{len(messages)} messages: a timeline shows 1 to {_MOST} of them"
         raise BadOption(msg)
-    watched = _Watched(parse_service(service))
+    watched = _RecordedService(parse_service(service))
     chosen = policy_of(policy)
     # One more comes long after, so that the end of the run does not let the last ones go early.
     end = messages[-1][AT]
@@ -84,6 +85,9 @@ def timeline(
         return str(numbers[message[AT]])
 
     def dot(axes: Axes, at: float, height: float, message: Message, *, lost: bool) -> None:
+        if message[KEY] not in tones:  # it fills up a batch
+            axes.scatter(at, height, s=95, facecolors="white", edgecolors=_LOST, zorder=3)
+            return
         face = _LOST if lost else colour(tones[message[KEY]])
         axes.scatter(at, height, s=105, color=face, zorder=3, linewidths=0)
         text = name(message)

@@ -1,26 +1,37 @@
 """Advice: the cheapest policies that meet your goals, found by simulation.
 
-Many policies are tried on the busiest stretch of the traffic, the better ones on a longer one,
-the best few on all of it (successive halving). Among those that meet the goals the one that loses
-least is best, then the one that keeps the executor least busy, then the simpler one.
+Many policies are tried on the busiest stretch of the traffic, the better ones on a longer one
+(successive halving). Variations of the best follow, and the best few are run on all of the traffic
+with several seeds. Policies that meet the goals are ranked by the fewest losses, replaced messages
+included unless a goal allows them, then by the least busy executor, then by simplicity. The winners
+are run once more, with seeds that the search has not used: those runs are what the advice shows.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import fsum, inf, isfinite
+from math import ceil, fsum, inf, isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actorflow.lab.models.code import program
-from actorflow.lab.models.notation import seconds_text
-from actorflow.lab.models.policies import policy_of
+from actorflow.lab.models.notation import (
+    BareWord,
+    NamedCall,
+    Term,
+    TimeNumber,
+    parse,
+    seconds_text,
+)
+from actorflow.lab.models.policies import BEHAVIOURS, policy_of, resolve
+from actorflow.lab.models.programs import program
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.models.traffic import AT, Given
-from actorflow.lab.run.candidates import candidates
+from actorflow.lab.run.candidates import candidates, names_replacement, neighbours, wrapped
 from actorflow.lab.run.goals import Goal, figure_text, parse_goals
+from actorflow.lab.run.repeats import combine
 from actorflow.lab.run.simulate import simulate
 from actorflow.runtime.errors import ActorflowError, BadOption
 
@@ -31,17 +42,23 @@ if TYPE_CHECKING:
     from actorflow.lab.models.traffic import Message, Traffic
     from actorflow.lab.run.result import Result
 
-__all__ = ["Advice", "Candidate", "GoalUnreachable", "advise"]
+__all__ = ["Advice", "Candidate", "GoalUnreachable", "advise", "picture"]
 
-_RUNGS = ((4_000, 3, 12), (16_000, 3, 6))  # messages; one in how many stays; the least that stay
+_RUNGS = ((2_000, 4, 12), (8_000, 3, 6))  # messages; one in how many stays; the least that stay
+_SEEDS = 3  # of the search, and
+_HELD_OUT = 5  # of the confirmation
+_HELD_OUT_FROM = 1_000_000  # the first seed that the search does not use
+_REFINEMENTS = 2
+_BEAM = 6  # compositions that are extended in a synthesis
+_DEPTH = 3
 _SAME = 0.01  # shares that differ by less are the same
 
 
-class Progress(Protocol):
+class OnProgress(Protocol):
     """Called with how far the search is."""
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """`done` of `total` policies have been tried on `what`."""
+        """Report that `done` of `total` policies have been tried on `what`."""
 
 
 class GoalUnreachable(ActorflowError, ValueError):
@@ -66,6 +83,9 @@ class Candidate:
     policy: str
     result: Result
     goals: tuple[Goal, ...] = field(repr=False)
+    held: int = 0
+    """In how many of `held_out` runs with seeds that the search did not use the goals were met."""
+    held_out: int = 0
 
     @property
     def misses(self) -> tuple[Goal, ...]:
@@ -85,7 +105,8 @@ class Candidate:
         missed = fsum(min(goal.miss(self.result), 1e6) for goal in self.goals)
         simple = len(self.policy) / 1000 + self.policy.count("(") + (_leaf(self.policy) != "queue")
         result = self.result
-        lost = round(result.lost / max(result.arrived, 1) / _SAME)
+        gone = result.lost + (0 if names_replacement(self.goals) else result.replaced)
+        lost = ceil(gone / max(result.arrived, 1) / _SAME)
         return (missed, lost, round(result.busy / _SAME), simple, result.latency["p99"])
 
     def why(self, plain: Result | None = None) -> str:
@@ -102,6 +123,8 @@ class Candidate:
             text += f"; {melted:.0%} of the messages are {how} another of their key"
         if result.lost:
             text += f"; {result.lost / max(result.arrived, 1):.2%} are lost"
+        if self.held_out:
+            text += f"; held with {self.held} of {self.held_out} seeds that the search did not use"
         if plain is not None and self.policy != "queue":
             compared = Candidate("queue", plain, self.goals)
             text += f". A plain queue: {compared.figures()}, busy {plain.busy:.0%}"
@@ -111,6 +134,10 @@ class Candidate:
         """Return a program to paste that uses the policy, imports included."""
         return program(self.policy)
 
+    def picture(self) -> str:
+        """Return the way of a message through the policy, from the outermost behaviour inward."""
+        return picture(self.policy)
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data, for JSON."""
         values = [(goal, goal.value(self.result)) for goal in self.goals]
@@ -118,6 +145,8 @@ class Candidate:
             "policy": self.policy,
             "goals": {str(goal): value if isfinite(value) else None for goal, value in values},
             "code": self.code(),
+            "held": self.held,
+            "held_out": self.held_out,
             "result": self.result.as_dict(),
         }
 
@@ -157,7 +186,9 @@ def advise(
     seed: int = 0,
     best: int = 3,
     policies: Iterable[str] = (),
-    progress: Progress | None = None,
+    synthesise: bool = False,
+    concurrency: int = 1,
+    progress: OnProgress | None = None,
 ) -> Advice:
     """Find the cheapest policies that meet the goals.
 
@@ -168,10 +199,13 @@ def advise(
         seed: of the traffic; the same seed gives the same advice.
         best: how many to return.
         policies: which to try; by default those of `candidates`.
-        progress: called with how far the search is. Ctrl-C ends it with what is known by then.
+        synthesise: whether to search for compositions: behaviours are put around the best ones, up
+            to three deep.
+        concurrency: how many batches may run at once.
+        progress: called with the state of the search. Ctrl-C ends it with the results so far.
 
     Raises:
-        GoalUnreachable: no policy meets the goals; the message names what is reachable.
+        GoalUnreachable: no policy meets the goals; the message names the nearest reachable goals.
         BadOption: there is no goal, or no message in the traffic.
 
     """
@@ -181,8 +215,8 @@ def advise(
     if not wanted or best < 1:
         msg = "advise needs a goal, as in 'p99 < 50ms, no loss', and best >= 1"
         raise BadOption(msg)
-    search = _Search(source, model, wanted, seed, progress)
-    return search.run(list(policies), best)
+    search = _Search(source, model, wanted, seed=seed, concurrency=concurrency, progress=progress)
+    return search.run(list(policies), best, synthesise=synthesise)
 
 
 class _Search:
@@ -191,33 +225,42 @@ class _Search:
         traffic: Traffic,
         service: Service,
         goals: tuple[Goal, ...],
+        *,
         seed: int,
-        progress: Progress | None,
+        concurrency: int,
+        progress: OnProgress | None,
     ) -> None:
         self._traffic = traffic
         self._service = service
         self._goals = goals
         self._seed = seed
+        self._concurrency = concurrency
         self._progress = progress
         self._known: list[Candidate] = []
         self._plain: Result | None = None
+        self._tried: set[str] = set()
 
-    def run(self, given: list[str], best: int) -> Advice:
+    def run(self, given: list[str], best: int, *, synthesise: bool) -> Advice:
         windows, total = _busiest([size for size, _, _ in _RUNGS], self._traffic.chunks(self._seed))
         if not total:
             msg = "there is no message in this traffic; make it longer, or raise its rate"
             raise BadOption(msg)
+        short, long = (Given(window) for window in windows)
         texts = given or candidates(self._goals, windows[-1])
-        tried = len(texts)
         complete = True
         try:
-            for (size, keep, least), window in zip(_RUNGS, windows, strict=True):
+            if synthesise:
+                texts = self._synthesise(texts, short, windows[-1])
+            for (size, keep, least), window in zip(_RUNGS, (short, long), strict=True):
                 if total > size:
-                    ranked = self._try(texts, Given(window), f"{size:,} messages")
+                    ranked = self._try(texts, window, f"{size:,} messages")
                     texts = _survivors(ranked, max(len(ranked) // keep, least, 2 * best))
-            if "queue" not in texts and not given:
-                texts = [*texts, "queue"]
-            ranked = self._try(texts, self._traffic, "all messages")
+            if not given:
+                texts = self._refine(texts, long if total > _RUNGS[-1][0] else self._traffic, best)
+                if "queue" not in texts:
+                    texts = [*texts, "queue"]
+            ranked = self._try(texts, self._traffic, "all messages", seeds=_SEEDS)
+            ranked = self._confirm(ranked, best)
         except KeyboardInterrupt:
             if not self._known:
                 raise
@@ -225,22 +268,118 @@ class _Search:
             ranked = sorted(self._known, key=Candidate.rank)
         meeting = [each for each in ranked if not each.misses]
         if not meeting:
-            raise GoalUnreachable(self._goals, ranked[0], tried)
-        return Advice(self._goals, meeting[:best], self._plain, tried, complete)
+            raise GoalUnreachable(self._goals, ranked[0], len(self._tried))
+        return Advice(self._goals, meeting[:best], self._plain, len(self._tried), complete)
 
-    def _try(self, texts: list[str], traffic: Traffic, what: str) -> list[Candidate]:
+    def _synthesise(self, texts: list[str], window: Traffic, sample: list[Message]) -> list[str]:
+        """Put behaviours around the best policies, again and again; return the best of all."""
+        rate = len(sample) / max(sample[-1][AT] - sample[0][AT], 1e-3)
+        pool = {each.policy: each for each in self._try(texts, window, "a synthesis")}
+        for depth in range(1, _DEPTH + 1):
+            beam = sorted(pool.values(), key=Candidate.rank)[:_BEAM]
+            more = [
+                text
+                for each in beam
+                for text in wrapped(each.policy, self._goals, rate)
+                if text not in pool
+            ]
+            for each in self._try(more, window, f"a synthesis, depth {depth}"):
+                pool[each.policy] = each
+        return [each.policy for each in sorted(pool.values(), key=Candidate.rank)[: 8 * _BEAM]]
+
+    def _refine(self, texts: list[str], traffic: Traffic, best: int) -> list[str]:
+        """Try variations of the best; return the policies that are worth a longer run."""
+        found = dict.fromkeys(texts[: best + 3])
+        for _ in range(_REFINEMENTS):
+            around = [
+                each
+                for text in list(found)[: min(best, 2)]
+                for each in neighbours(text)
+                if each not in found
+            ]
+            if not around:
+                break
+            ranked = self._try([*found, *around], traffic, "variations")
+            found = dict.fromkeys(each.policy for each in ranked[: best + 3])
+        return list(found)
+
+    def _confirm(self, ranked: list[Candidate], best: int) -> list[Candidate]:
+        """Run the winners with other seeds, and rank them by that."""
+        chosen: dict[str, Candidate] = {}
+        for each in ranked:  # keep the best of policies that differ only in their numbers
+            if not each.misses:
+                chosen.setdefault(_shape(each.policy), each)
+        chosen = {each.policy: each for each in list(chosen.values())[: best + 1]}
+        chosen = chosen or {each.policy: each for each in ranked[:best]}
+        confirmed = []
+        for done, each in enumerate(chosen.values()):
+            self._tell(done, len(chosen), "other seeds")
+            runs = self._runs(each.policy, self._traffic, _HELD_OUT_FROM + self._seed, _HELD_OUT)
+            met = sum(all(goal.is_met(run) for goal in self._goals) for run in runs)
+            result = combine(runs) if len(runs) > 1 else runs[0]
+            held = (met, len(runs)) if len(runs) > 1 else (0, 0)
+            confirmed.append(Candidate(each.policy, result, self._goals, *held))
+        self._tell(len(chosen), len(chosen), "other seeds")
+        return sorted(confirmed, key=Candidate.rank)
+
+    def _try(
+        self, texts: list[str], traffic: Traffic, what: str, seeds: int = 1
+    ) -> list[Candidate]:
         """Try policies; return them with the best first."""
         self._known, self._plain = [], None
         for done, text in enumerate(texts):
-            if self._progress is not None:
-                self._progress(done, len(texts), what)
-            result = simulate(traffic, self._service, policy_of(text), seed=self._seed)
+            self._tell(done, len(texts), what)
+            self._tried.add(text)
+            runs = self._runs(text, traffic, self._seed, seeds)
+            result = combine(runs) if len(runs) > 1 else runs[0]
             self._known.append(Candidate(text, result, self._goals))
             if text == "queue":
                 self._plain = result
-        if self._progress is not None:
-            self._progress(len(texts), len(texts), what)
+        self._tell(len(texts), len(texts), what)
         return sorted(self._known, key=Candidate.rank)
+
+    def _runs(self, text: str, traffic: Traffic, seed: int, count: int) -> list[Result]:
+        """Run with several seeds; once, if the traffic and the service are the same for each."""
+        policy, runs = policy_of(text), []
+        for number in range(count):
+            found = simulate(
+                traffic, self._service, policy, seed=seed + number, concurrency=self._concurrency
+            )
+            runs.append(found)
+            if number == 1 and replace(found, seed=runs[0].seed) == runs[0]:
+                return runs[:1]
+        return runs
+
+    def _tell(self, done: int, total: int, what: str) -> None:
+        if self._progress is not None:
+            self._progress(done, total, what)
+
+
+def picture(text: str) -> str:
+    """Return the way of a message through a policy.
+
+    >>> print(picture("bounded(linger(queue, 5ms), 100, reject)"))
+    push --> bounded 100 reject --> linger 5ms --> queue --> batch --> job
+    """
+    parts = []
+    term = parse(text)
+    while isinstance(term, NamedCall):
+        _, bound = resolve(text, term)
+        inner = [value for name, value in bound.items() if name in BEHAVIOURS]
+        rest = [
+            value.name if isinstance(value, BareWord) else _shown(value)
+            for name, value in bound.items()
+            if name not in BEHAVIOURS
+        ]
+        parts.append(" ".join([term.name, *rest]))
+        term = inner[0] if inner else BareWord("")
+    if isinstance(term, BareWord) and term.name:
+        parts.append(term.name)
+    return " --> ".join(["push", *parts, "batch", "job"])
+
+
+def _shown(value: Term) -> str:
+    return seconds_text(value) if isinstance(value, TimeNumber) else f"{value}"
 
 
 def _survivors(ranked: list[Candidate], keep: int) -> list[str]:
@@ -252,6 +391,11 @@ def _survivors(ranked: list[Candidate], keep: int) -> list[str]:
             leaves.add(_leaf(each.policy))
             chosen[each.policy] = None
     return list(chosen)
+
+
+def _shape(text: str) -> str:
+    """Return a policy without its numbers."""
+    return re.sub(r"[ (]\d[\w.%]*", "", text)
 
 
 def _leaf(text: str) -> str:

@@ -1,13 +1,20 @@
-"""Goals: `p99 < 50ms, no loss`, `p50 < 5ms, loss < 1%, busy < 80%`, `p99(priority>=9) < 20ms`."""
+"""Goals of a policy, parsed from text such as `p99 < 50ms, no loss, goodput(50ms) > 99%`."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from actorflow.lab.models.notation import BadNotation, Share, check_unit, parse, seconds_text
+from actorflow.lab.models.notation import (
+    BadNotation,
+    Share,
+    TimeNumber,
+    check_unit,
+    parse,
+    seconds_text,
+)
 from actorflow.lab.run.result import QUANTILES
 from actorflow.runtime.errors import near
 
@@ -28,6 +35,7 @@ _COUNTS: dict[str, Callable[[Result], int]] = {
     "rejected": lambda result: result.rejected,
     "expired": lambda result: result.expired,
     "failed": lambda result: result.failed,
+    "abandoned": lambda result: result.abandoned,
 }
 _FIGURES: dict[str, Callable[[Result], float]] = {
     "mean": lambda result: result.latency_mean,
@@ -39,10 +47,14 @@ _FIGURES: dict[str, Callable[[Result], float]] = {
     "memory": lambda result: result.memory,
     "batch": lambda result: result.batch_mean,
     "batches": lambda result: result.batches / result.duration,
+    "age": lambda result: math.inf if result.age is None else result.age,
+    "cost": lambda result: result.cost,
 }
-_TIMES = {*_LATENCIES, "mean", "oldest"}
-_SHARES = {*_COUNTS, "busy"}
-_KNOWN = (*_LATENCIES, *_FIGURES, *_COUNTS)
+_GOODPUT = "goodput"
+_REPLACEMENTS = ("replacement", "replaced")
+_TIMES = {*_LATENCIES, "mean", "oldest", "age"}
+_SHARES = {*_COUNTS, "busy", _GOODPUT}
+_KNOWN = (*_LATENCIES, *_FIGURES, *_COUNTS, _GOODPUT)
 _GOAL = re.compile(
     r"(?P<figure>[a-z][a-z0-9.]*)\s*(?:\((?P<only>[^)]*)\))?\s*(?P<sign><=|>=|<|>)\s*(?P<limit>.+)"
 )
@@ -58,7 +70,13 @@ class Goal:
     """`<`, `<=`, `>` or `>=`."""
     limit: float
     only: str = ""
-    """`priority>=9`, `priority=9` or `high`: the latencies of these messages alone."""
+    """`priority>=9`, `priority=9` or `high`: the latencies of these messages alone.
+
+    For `goodput`, the time within which a message must be processed.
+    """
+
+    counts_replaced: bool = False
+    """For `loss`: whether a replaced message is lost. It is, unless a goal allows replacement."""
 
     def __str__(self) -> str:
         if self.figure in _COUNTS and self.limit == 0:
@@ -76,7 +94,10 @@ class Goal:
         A time is infinite if nothing was processed: doing nothing is not being fast.
         """
         if self.figure in _COUNTS:
-            return _COUNTS[self.figure](result) / max(result.arrived, 1)
+            count = _COUNTS[self.figure](result) + self.counts_replaced * result.replaced
+            return count / max(result.arrived, 1)
+        if self.figure == _GOODPUT:
+            return result.within(float(parse(self.only)))  # type: ignore[arg-type]
         if self.only:
             # Each of these priorities has to meet it, so the worst of them counts.
             return max(
@@ -91,6 +112,14 @@ class Goal:
         if self.figure in _LATENCIES:
             return result.latency[self.figure]
         return _FIGURES[self.figure](result)
+
+    def point(self) -> tuple[float, float] | None:
+        """Return the time and the share of messages that it asks for, if it is about both."""
+        if self.figure in QUANTILES and not self.only:
+            return self.limit, QUANTILES[self.figure]
+        if self.figure == _GOODPUT:
+            return float(parse(self.only)), self.limit  # type: ignore[arg-type]
+        return None
 
     def _chosen(self, result: Result) -> list[dict[str, float]]:
         known = sorted(result.priorities)
@@ -127,9 +156,7 @@ class Goal:
         if self.is_met(result) or not math.isfinite(value):
             return self
         up = self.sign in ("<", "<=")
-        return Goal(
-            self.figure, self.sign, _rounded(value * (1.01 if up else 0.99), up=up), self.only
-        )
+        return replace(self, limit=_rounded(value * (1.01 if up else 0.99), up=up))
 
 
 def _rounded(value: float, *, up: bool) -> float:
@@ -143,6 +170,8 @@ def _rounded(value: float, *, up: bool) -> float:
 def parse_goals(text: str) -> tuple[Goal, ...]:
     """Read goals, separated by commas.
 
+    A loss includes replaced messages, unless one of the goals is about replacement.
+
     Raises:
         BadNotation: one cannot be read; the message shows where, and near names.
 
@@ -155,7 +184,11 @@ def parse_goals(text: str) -> tuple[Goal, ...]:
         start = at + len(piece) - len(piece.lstrip())
         goals.append(_goal(text, piece.strip(), start))
         at += len(piece) + 1
-    return tuple(goals)
+    if any(goal.figure in _REPLACEMENTS for goal in goals):
+        return tuple(goals)
+    return tuple(
+        replace(goal, counts_replaced=True) if goal.figure == "loss" else goal for goal in goals
+    )
 
 
 def _goal(text: str, piece: str, at: int) -> Goal:
@@ -170,12 +203,22 @@ def _goal(text: str, piece: str, at: int) -> Goal:
     figure, only = found["figure"], found["only"] or ""
     if figure not in _KNOWN:
         raise BadNotation(text, at, f"there is no figure {figure!r}{near(figure, _KNOWN)}")
-    if only:
+    if figure == _GOODPUT:
+        _check_within(text, only, at)
+    elif only:
         only = only.replace(" ", "")
         if figure not in _LATENCIES or not _ONLY.fullmatch(only):
             why = "only latencies have priorities: p99(priority>=9), p50(priority=0), max(high)"
             raise BadNotation(text, at, why)
     return Goal(figure, found["sign"], _limit(text, figure, found, at), only)
+
+
+def _check_within(text: str, only: str, at: int) -> None:
+    """Validate the time of a goodput."""
+    within = parse(only) if only else None
+    if not isinstance(within, TimeNumber):
+        why = "goodput is the share of all messages in time; write for example goodput(50ms) > 99%"
+        raise BadNotation(text, at, why)
 
 
 def _limit(text: str, figure: str, found: re.Match[str], at: int) -> float:
@@ -219,4 +262,5 @@ def figure_text(figure: str, value: float) -> str:
 def latency_limit(goals: Sequence[Goal]) -> float | None:
     """Return the shortest time that the goals ask for, if any."""
     times = [goal.limit for goal in goals if goal.figure in _TIMES and goal.sign[0] == "<"]
+    times += [float(parse(goal.only)) for goal in goals if goal.figure == _GOODPUT]  # type: ignore[arg-type]
     return min(times, default=None)

@@ -1,1 +1,1 @@
-"""Skip what is up to date: keys of jobs, stored results, and why a job runs."""
+"""Skip jobs that are up to date: keys of jobs, stored results, and why a job runs."""

@@ -1,4 +1,4 @@
-"""The cache of plans: a folder of results by key, and the seam to the master."""
+"""The cache of plans: a folder of results by key, and the seam to the scheduler."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from actorflow.behaviours.errors import brief
 from actorflow.plans.cache import reasons
-from actorflow.plans.cache.fingerprint.components import Component, Part
+from actorflow.plans.cache.fingerprint.components import Component, ComponentKind
 from actorflow.plans.cache.index import Index
 from actorflow.plans.cache.key import Description, Keys
 from actorflow.plans.cache.objects import Objects
+from actorflow.plans.cache_protocol import Hit, Miss
 from actorflow.plans.errors import BadCache
-from actorflow.plans.lookup import Hit, Miss
-from actorflow.plans.values import Gathered, Inline, Spilled
-from behaviours.errors import brief
+from actorflow.plans.results import InlineResult, MapResult, SpilledResult
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from actorflow.plans.lookup import JobSpec
-    from actorflow.plans.values import Value
+    from actorflow.plans.cache_protocol import JobSpec
+    from actorflow.plans.results import Value
 
 __all__ = ["FolderCache"]
 
@@ -32,7 +32,7 @@ _INDEX, _OBJECTS, _IGNORE = "index.db", "objects", ".gitignore"
 _OURS = {_INDEX, f"{_INDEX}-wal", f"{_INDEX}-shm", f"{_INDEX}-journal", _OBJECTS, _IGNORE}
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
+class _ResultFiles(msgspec.Struct, frozen=True, array_like=True):
     """Where a result is: one file, or those of the parts of a map."""
 
     content: str
@@ -40,7 +40,8 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     digest: str
     size: int = 0
     spilled: bool = False
-    parts: tuple[_Stored, ...] | None = None
+    parts: tuple[_ResultFiles, ...] | None = None
+    code: tuple[str, ...] = ()
 
 
 class FolderCache:
@@ -83,7 +84,7 @@ class FolderCache:
         """Close the index. Results that were handed out stay where they are."""
         self._index.close()
 
-    def lookup(self, job: JobSpec, inputs: Mapping[str, str]) -> Hit | Miss:
+    def lookup(self, job: JobSpec, inputs: Mapping[str, Value]) -> Hit | Miss:
         """Return the stored result of a job, or why it has to run.
 
         Reads the whole result, to see that it is intact.
@@ -99,7 +100,7 @@ class FolderCache:
             self._pending[job.name] = description
         return found
 
-    def foresee(self, job: JobSpec, inputs: Mapping[str, str], pending: Sequence[str]) -> str:
+    def predict(self, job: JobSpec, inputs: Mapping[str, Value], pending: Sequence[str]) -> str:
         """Return why a job would run, some of whose inputs are `pending`: not known yet."""
         if not job.cache:
             return reasons.NOT_CACHED
@@ -113,7 +114,7 @@ class FolderCache:
             return reasons.NEVER_RAN
         before = dict(seen.components)
         for name in pending:
-            before.pop(Component(Part.INPUT, name), None)
+            before.pop(Component(ComponentKind.INPUT, name), None)
         changes = reasons.describe_changes(before, description.components)
         return changes or reasons.describe_pending(pending)
 
@@ -127,7 +128,7 @@ class FolderCache:
         row = self._index.result(key)
         if row is None:
             return Miss(self._why(name, key, description), key)
-        value = self._get(msgspec.msgpack.decode(row, type=_Stored))
+        value = self._get(msgspec.msgpack.decode(row, type=_ResultFiles))
         if value is None:
             self._index.remove(key)
             return Miss(reasons.DAMAGED, key)
@@ -144,17 +145,18 @@ class FolderCache:
 
     # --- results ----------------------------------------------------------------
 
-    def _put(self, value: Value) -> _Stored:
-        if isinstance(value, Gathered):
+    def _put(self, value: Value) -> _ResultFiles:
+        if isinstance(value, MapResult):
             parts = tuple(map(self._put, value.parts))
-            return _Stored("", value.digest, parts=parts)
-        if isinstance(value, Spilled):
+            return _ResultFiles("", value.digest, parts=parts)
+        if isinstance(value, SpilledResult):
             content = self._objects.put_file(value.path)
-            return _Stored(content, value.digest or content, value.size, spilled=True)
+            digest = value.digest or content
+            return _ResultFiles(content, digest, value.size, spilled=True, code=value.code)
         content = self._objects.put(value.data)
-        return _Stored(content, value.digest or content, value.size)
+        return _ResultFiles(content, value.digest or content, value.size, code=value.code)
 
-    def _get(self, stored: _Stored) -> Value | None:
+    def _get(self, stored: _ResultFiles) -> Value | None:
         """Return a stored result; `None` if a file of it is gone or damaged."""
         if stored.parts is not None:
             parts = []
@@ -163,13 +165,14 @@ class FolderCache:
                 if part is None:
                     return None
                 parts.append(part)
-            return Gathered(tuple(parts), stored.digest)
+            return MapResult(tuple(parts), stored.digest)
         if stored.spilled:
             if not self._objects.intact(stored.content):
                 return None
-            return Spilled(self._objects.path(stored.content), stored.size, stored.digest)
+            path = self._objects.path(stored.content)
+            return SpilledResult(path, stored.size, stored.digest, stored.code)
         data = self._objects.get(stored.content)
-        return None if data is None else Inline(data, stored.digest)
+        return None if data is None else InlineResult(data, stored.digest, stored.code)
 
 
 def _prepare(folder: Path) -> float:

@@ -7,11 +7,12 @@ a run that is killed leaves nothing half-written.
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from actorflow.plans.cache.fingerprint.components import Component, Part
+from actorflow.plans.cache.fingerprint.components import Component, ComponentKind
 from actorflow.plans.errors import BadCache
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from actorflow.plans.cache.fingerprint.components import Components
     from actorflow.plans.cache.key import Description
 
-__all__ = ["Index", "Seen"]
+__all__ = ["Index", "LastSeen"]
 
-_VERSION = 1
+_VERSION = 2
 _PATIENCE = 60.0  # seconds to wait for another run that writes
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -34,7 +35,7 @@ CREATE TABLE IF NOT EXISTS jobs (
 _REMEMBER = "INSERT OR REPLACE INTO jobs (name, key, code, components) VALUES (?, ?, ?, ?)"
 
 
-class Seen(NamedTuple):
+class LastSeen(NamedTuple):
     """A job as it was when it was last run or found up to date."""
 
     key: str
@@ -74,55 +75,69 @@ class Index:
         self._codes = {digest for (digest,) in execute("SELECT digest FROM codes")}
 
     def result(self, key: str) -> bytes | None:
-        """Return what was stored under a key."""
-        row = self._connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
+        """Return the entry of a key."""
+        row = self._row("SELECT value FROM results WHERE key = ?", key)
         return None if row is None else row[0]
 
     def add(self, job: str, key: str, value: bytes, description: Description) -> None:
         """Store a result, and what its job depends on."""
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         try:
-            self._connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, value))
+            self._execute("INSERT OR REPLACE INTO results VALUES (?, ?)", key, value)
             self._remember(job, key, description)
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # a damaged file: SQLite has rolled back already
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
+        self._execute("COMMIT")
 
     def remove(self, key: str) -> None:
         """Forget a result."""
-        self._connection.execute("DELETE FROM results WHERE key = ?", (key,))
+        self._execute("DELETE FROM results WHERE key = ?", key)
 
-    def seen(self, job: str) -> Seen | None:
+    def seen(self, job: str) -> LastSeen | None:
         """Return what a job depended on when it was last run or found up to date."""
-        row = self._connection.execute(
+        row = self._row(
             "SELECT jobs.key, jobs.components, codes.components FROM jobs"
             " LEFT JOIN codes ON codes.digest = jobs.code WHERE jobs.name = ?",
-            (job,),
-        ).fetchone()
+            job,
+        )
         if row is None:
             return None
         key, own, code = row
-        return Seen(key, {**_decoded(code), **_decoded(own)})
+        return LastSeen(key, {**_decoded(code), **_decoded(own)})
 
     def last_key(self, job: str) -> str | None:
         """Return the key of a job when it was last run or found up to date."""
-        row = self._connection.execute("SELECT key FROM jobs WHERE name = ?", (job,)).fetchone()
+        row = self._row("SELECT key FROM jobs WHERE name = ?", job)
         return None if row is None else row[0]
 
     def remember(self, job: str, key: str, description: Description) -> None:
-        """Note what a job depends on, without a new result."""
+        """Record what a job depends on, without a new result."""
         self._remember(job, key, description)
 
     def _remember(self, job: str, key: str, description: Description) -> None:
         code = description.code
         if code.digest not in self._codes:
-            self._connection.execute(
-                "INSERT OR IGNORE INTO codes VALUES (?, ?)",
-                (code.digest, _encoded(code.components)),
-            )
+            components = _encoded(code.components)
+            self._execute("INSERT OR IGNORE INTO codes VALUES (?, ?)", code.digest, components)
             self._codes.add(code.digest)
-        self._connection.execute(_REMEMBER, (job, key, code.digest, _encoded(description.own)))
+        self._execute(_REMEMBER, job, key, code.digest, _encoded(description.own))
+
+    def _row(self, statement: str, *values: Any) -> Any:
+        """Return the first row of a query.
+
+        Raises:
+            BadCache: the file is damaged, or cannot be read.
+
+        """
+        return self._execute(statement, *values).fetchone()
+
+    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(statement, values)
+        except sqlite3.DatabaseError as error:
+            raise BadCache(f"{self._path} cannot be used ({error}): {_REMEDY}") from error
 
     def close(self) -> None:
         """Close the file."""
@@ -139,5 +154,5 @@ def _encoded(components: Components) -> bytes:
 def _decoded(data: bytes | None) -> dict[Component, str]:
     if data is None:
         return {}
-    rows = msgspec.msgpack.decode(data, type=list[tuple[Part, str, str]])
+    rows = msgspec.msgpack.decode(data, type=list[tuple[ComponentKind, str, str]])
     return {Component(part, name): digest for part, name, digest in rows}

@@ -9,21 +9,24 @@ import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from actorflow.plans.cache.fingerprint.components import Component, Part, digest_of, key_of
-from actorflow.plans.cache.fingerprint.values import plain_digest
+from actorflow.plans.cache.fingerprint.components import Component, ComponentKind, digest_of, key_of
+from actorflow.plans.cache.fingerprint.values import plain_digest, sharing
 from actorflow.plans.cache.fingerprint.walk import Walk
+from actorflow.plans.cache.references import BY_VALUE, resolve
+from actorflow.plans.results import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from actorflow.plans.cache.fingerprint.components import Components
-    from actorflow.plans.lookup import JobSpec
+    from actorflow.plans.cache_protocol import JobSpec
+    from actorflow.plans.results import Value
 
-__all__ = ["Code", "Description", "Keys"]
+__all__ = ["Description", "FunctionFacts", "Keys"]
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class FunctionFacts:
     """What all jobs with the same function share."""
 
     components: Components
@@ -35,11 +38,11 @@ class Code:
 class Description:
     """All that a job's result depends on."""
 
-    code: Code
+    code: FunctionFacts
     own: Components
     """Its arguments and inputs."""
     unstable: Mapping[Component, str] = field(default_factory=dict)
-    """What has no stable digest, with the reason: a job with any of these has no key."""
+    """Components without a stable digest, with the reasons: a job with any of these has no key."""
 
     @property
     def components(self) -> dict[Component, str]:
@@ -48,29 +51,35 @@ class Description:
 
     @property
     def key(self) -> str:
-        """What stands for all of it."""
+        """One digest of all components."""
         return digest_of(f"{self.code.digest} {key_of(self.own)}".encode())
 
 
 class Keys:
     """Describes jobs. Use one for each run: a function is looked at once, a global may change.
 
-    Not thread-safe. Runs `__reduce_ex__` of the user's classes, and imports the modules that
+    Not thread-safe. Runs `__reduce_ex__` of user classes, and imports the modules that
     functions import when they run.
     """
 
     def __init__(self) -> None:
-        self._codes: dict[int, tuple[Code, Any]] = {}
+        self._codes: dict[int, tuple[FunctionFacts, Any]] = {}
+        self._names: dict[str, Walk] = {}
         self._signatures: dict[int, tuple[inspect.Signature | None, Any]] = {}
 
-    def describe(self, job: JobSpec, inputs: Mapping[str, str]) -> Description:
-        """Return what a job depends on; `inputs` has the digest of each input by its name."""
+    def describe(self, job: JobSpec, inputs: Mapping[str, Value]) -> Description:
+        """Return the dependencies of a job; `inputs` has the value of each input by its name."""
         function, args, kwargs = _unwrapped(job)
         code = self._code(function)
-        own = {Component(Part.INPUT, name): digest for name, digest in inputs.items()}
+        own: dict[Component, str] = {}
         unstable = dict(code.unstable)
+        for name, value in inputs.items():
+            self._input(Component(ComponentKind.INPUT, name), value, own, unstable)
+        shared = sharing(args, kwargs)
+        if shared:
+            own[Component(ComponentKind.ARGUMENT, "objects in several places")] = shared
         for name, value in self._arguments(function, args, kwargs):
-            component = Component(Part.ARGUMENT, name)
+            component = Component(ComponentKind.ARGUMENT, name)
             plain = plain_digest(value)
             if plain is not None:
                 own[component] = plain
@@ -83,15 +92,56 @@ class Keys:
             own[component] = key_of(walk.components)
         return Description(code, own, unstable)
 
-    def _code(self, function: Any) -> Code:
+    def _input(
+        self,
+        component: Component,
+        value: Value,
+        own: dict[Component, str],
+        unstable: dict[Component, str],
+    ) -> None:
+        """Add an input, with the functions and classes that the job gets to see through it."""
+        own[component] = value.digest
+        for name in value.code:
+            walk = self._walked(component, value) if name == BY_VALUE else self._named(name)
+            own.update(walk.components)
+            unstable.update(walk.unstable)
+        if BY_VALUE in value.code:
+            own[component] = digest_of(f"{value.digest} {own[component]}".encode())
+
+    def _named(self, name: str) -> Walk:
+        """Return what a name in the pickle of an input stands for now."""
+        walk = self._names.get(name)
+        if walk is None:
+            walk = self._names[name] = Walk()
+            try:
+                thing = resolve(name)
+            except Exception as error:  # noqa: BLE001 - importing runs code of the user
+                shown = name.replace(":", ".")
+                walk.unstable[Component(ComponentKind.CLASS, name)] = (
+                    f"{shown} cannot be imported: {error}"
+                )
+            else:
+                walk.refer_to(thing)
+        return walk
+
+    def _walked(self, component: Component, value: Value) -> Walk:
+        """Return what an input consists of that holds code by value."""
+        walk = Walk()
+        try:
+            walk.value(component, load(value))
+        except Exception as error:  # noqa: BLE001 - unpickling runs code of the user
+            walk.unstable[component] = f"it cannot be unpickled: {error}"
+        return walk
+
+    def _code(self, function: Any) -> FunctionFacts:
         known = self._codes.get(id(function))
         if known is not None:
             return known[0]
         walk = Walk()
         walk.root(function)
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        components = {**walk.components, Component(Part.PYTHON, ""): version}
-        code = Code(components, key_of(components), walk.unstable)
+        components = {**walk.components, Component(ComponentKind.PYTHON, ""): version}
+        code = FunctionFacts(components, key_of(components), walk.unstable)
         self._codes[id(function)] = (code, function)
         return code
 
@@ -107,6 +157,8 @@ class Keys:
         if signature is None or bound is None:
             yield from ((str(at), value) for at, value in enumerate(args, start=1))
             yield from kwargs.items()
+            if len(kwargs) > 1:
+                yield "**kwargs in order", tuple(kwargs)
             return
         for name, value in bound.arguments.items():
             kind = signature.parameters[name].kind
@@ -114,6 +166,8 @@ class Keys:
                 yield from ((f"{name}[{at}]", each) for at, each in enumerate(value))
             elif kind is inspect.Parameter.VAR_KEYWORD:
                 yield from value.items()
+                if len(value) > 1:
+                    yield f"**{name} in order", tuple(value)  # the function can see it
             else:
                 yield name, value
 

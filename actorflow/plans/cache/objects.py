@@ -28,7 +28,7 @@ _NEW = ".new-"
 class Objects:
     """A folder of results. Safe to use from several processes at once.
 
-    Paths are texts here: a `Path` for each job would cost more than the hash of its result.
+    Paths are strings here: a `Path` for each job would cost more than the hash of its result.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -79,7 +79,7 @@ class Objects:
         """Delete what killed runs have left half-written before a moment, in seconds since 1970."""
         with os.scandir(self._folder) as entries:
             for entry in entries:
-                # Another run may put it in its place meanwhile, or sweep, too.
+                # Another run may put it in its place meanwhile, or sweep as well.
                 with contextlib.suppress(FileNotFoundError):
                     if entry.name.startswith(_NEW) and entry.stat().st_mtime < before:
                         os.unlink(entry.path)  # noqa: PTH108 - see the class

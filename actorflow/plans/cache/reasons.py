@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actorflow.plans.cache.fingerprint.components import Component, Part
+from actorflow.plans.cache.fingerprint.components import Component, ComponentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,13 +24,14 @@ DAMAGED = "its stored result is damaged"
 GONE = "its stored result is gone"
 
 _SHOWN = 3
-_ORDER = {part: at for at, part in enumerate(Part)}
+_ORDER = {part: at for at, part in enumerate(ComponentKind)}
 
 
 def describe_changes(before: Components, after: Components) -> str:
     """Return what differs between the last run and now; an empty text if nothing does.
 
-    What is new or gone is only told if nothing has changed: a change of code brings it along.
+    New and missing components are listed only if no other has changed, because a change of code
+    brings them along.
     """
     changed = [each for each in after if each in before and before[each] != after[each]]
     if changed:
@@ -46,7 +47,8 @@ def describe_changes(before: Components, after: Components) -> str:
 
 def describe_pending(inputs: Sequence[str]) -> str:
     """Return that nothing but these inputs of a job can make it run."""
-    return f"{_listed(Component(Part.INPUT, name) for name in dict.fromkeys(inputs))} may change"
+    changed = (Component(ComponentKind.INPUT, name) for name in dict.fromkeys(inputs))
+    return f"{_listed(changed)} may change"
 
 
 def describe_unstable(unstable: Mapping[Component, str]) -> str:

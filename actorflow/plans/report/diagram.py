@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actorflow.plans.record import JobRecord, JobStatus
+    from actorflow.plans.job_record import JobRecord, JobStatus
 
-__all__ = ["Diagram", "Node", "family", "title"]
+__all__ = ["Diagram", "DiagramNode", "family", "title"]
 
 _MEMBER = re.compile(r"(?P<family>.+?)(?:-\d+|\[\d+\])+")
 
@@ -27,7 +27,7 @@ def family(name: str) -> str:
     return found["family"] if found else name
 
 
-class Node(NamedTuple):
+class DiagramNode(NamedTuple):
     """A job, or several of one family in the same layer."""
 
     label: str
@@ -44,7 +44,7 @@ class Diagram:
     An edge goes from a lower layer to a higher one.
     """
 
-    nodes: Sequence[Node]
+    nodes: Sequence[DiagramNode]
     edges: Sequence[tuple[int, int]] = field(default_factory=tuple)
 
     @classmethod
@@ -56,7 +56,9 @@ class Diagram:
         before = [[places[each] for each in names if each in places] for names in upstream.values()]
         known = {record.name: (record.status,) for record in records}
         layers = _layers(before)
-        nodes = [Node(name, layers[at], 1, known.get(name, ())) for name, at in places.items()]
+        nodes = [
+            DiagramNode(name, layers[at], 1, known.get(name, ())) for name, at in places.items()
+        ]
         edges = [(each, at) for at, earlier in enumerate(before) for each in dict.fromkeys(earlier)]
         return cls(nodes, edges)
 
@@ -83,7 +85,7 @@ class Diagram:
             )
             count = sum(self.nodes[member].jobs for member in members)
             label = self.nodes[members[0]].label if len(members) == 1 else name
-            nodes.append(Node(label, layer, count, tuple(statuses)))
+            nodes.append(DiagramNode(label, layer, count, tuple(statuses)))
             home.update(dict.fromkeys(members, place))
         edges = dict.fromkeys((home[first], home[second]) for first, second in self.edges)
         return Diagram(nodes, tuple(edges))
@@ -91,7 +93,7 @@ class Diagram:
     # --- text -----------------------------------------------------------------
 
     def __str__(self) -> str:
-        """Return one line for each node: its label, and what is directly before it."""
+        """Return one line for each node: its label, and the nodes directly before it."""
         before: dict[int, list[str]] = {}
         for first, second in self.edges:
             before.setdefault(second, []).append(title(self.nodes[first]))
@@ -119,7 +121,7 @@ class Diagram:
         return "\n".join([*lines, "}"]) + "\n"
 
 
-def title(node: Node) -> str:
+def title(node: DiagramNode) -> str:
     """Return the text in the box of a node."""
     return node.label if node.jobs == 1 else f"{node.label} ({node.jobs:,} jobs)"
 

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actorflow.plans.record import JobStatus
+from actorflow.plans.job_record import JobStatus
 from actorflow.plans.report.diagram import Diagram, title
 from actorflow.plans.report.figures import FORMATS, STATUS_COLOURS, STYLE, new_figure, save
 from actorflow.plans.report.layout import columns
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from actorflow.plans.report.diagram import Node
+    from actorflow.plans.report.diagram import DiagramNode
 
 __all__ = ["Drawing"]
 
@@ -114,7 +114,7 @@ class Drawing:
         return figure
 
 
-def _box(axes: Axes, node: Node, place: tuple[float, float, float]) -> None:
+def _box(axes: Axes, node: DiagramNode, place: tuple[float, float, float]) -> None:
     from matplotlib.patches import FancyBboxPatch  # noqa: PLC0415 - an extra, and slow to import
 
     left, right, middle = place

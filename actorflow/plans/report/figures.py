@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actorflow.plans.record import JobStatus
-from actorflow.runtime.errors import BadOption, MissingExtra
+from actorflow.plans.job_record import JobStatus
+from actorflow.runtime.errors import BadOption, MissingExtra, install_hint
 
 if TYPE_CHECKING:
     import os
@@ -58,7 +58,7 @@ def new_figure(width: float, height: float) -> Figure:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
         missing = (error.name or "matplotlib").partition(".")[0]
-        msg = f"pictures need {missing}: pip install 'actorflow[lab]'"
+        msg = f"pictures need {missing}: {install_hint('lab')}"
         raise MissingExtra(msg) from error
     return Figure(figsize=(width, height), layout="constrained")
 

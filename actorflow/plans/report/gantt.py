@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from actorflow.plans.record import JobStatus
+from actorflow.plans.job_record import JobStatus
 from actorflow.plans.report.diagram import family
 from actorflow.plans.report.figures import COLOURS, FAILED, STYLE, new_figure
-from actorflow.plans.report.table import seconds_text
-from actorflow.plans.report.timeline import lanes
+from actorflow.plans.report.text import seconds_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from actorflow.plans.record import JobRecord
-    from actorflow.plans.report.timeline import Lane
+    from actorflow.plans.job_record import JobRecord
 
-__all__ = ["gantt"]
+__all__ = ["gantt", "worker_rows"]
 
 _WIDTH, _ROW, _MARGIN = 10.0, 0.34, 1.5  # inches
 _TALLEST = 16.0
 _LETTER = 0.075  # inches of a letter in a bar
 _NAMED = len(COLOURS) - 1  # families with a colour of their own; the others share the last
+
+
+class WorkerRow(NamedTuple):
+    """One worker, and what it ran, in order."""
+
+    worker: str
+    jobs: tuple[JobRecord, ...]
+
+
+def worker_rows(records: Iterable[JobRecord]) -> list[WorkerRow]:
+    """Return the workers in the order of their names, each with the last attempts it ran."""
+    found: dict[str, list[JobRecord]] = {}
+    for record in records:
+        if record.worker is not None and record.started is not None and record.ended is not None:
+            found.setdefault(record.worker, []).append(record)
+    return [
+        WorkerRow(worker, tuple(sorted(found[worker], key=_start)))
+        for worker in sorted(found, key=lambda name: (len(name), name))
+    ]
+
+
+def _start(record: JobRecord) -> float:
+    return record.started or 0.0
 
 
 class Figures(Protocol):
@@ -45,10 +66,10 @@ class Figures(Protocol):
 def gantt(report: Figures) -> Figure:
     """Draw a run: who ran what when. Needs matplotlib.
 
-    Jobs of one family (`fit[0]`, `fit[1]` ...) have one colour; what has failed is red. Only
+    Jobs of one family (`fit[0]`, `fit[1]` ...) have one colour; failed jobs are red. Only
     last attempts are known, so earlier ones are white.
     """
-    rows = lanes(report.records)
+    rows = worker_rows(report.records)
     figure = new_figure(_WIDTH, min(_MARGIN + _ROW * max(len(rows), 1), _TALLEST))
     from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
 
@@ -68,7 +89,7 @@ def gantt(report: Figures) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, height: int, lane: Lane, colours: Mapping[str, str], end: float) -> None:
+def _draw(axes: Axes, height: int, lane: WorkerRow, colours: Mapping[str, str], end: float) -> None:
     by_colour: dict[str, list[tuple[float, float]]] = {}
     for job in lane.jobs:
         start = job.started or 0.0
@@ -84,8 +105,8 @@ def _draw(axes: Axes, height: int, lane: Lane, colours: Mapping[str, str], end: 
         )
 
 
-def _colours(rows: Sequence[Lane]) -> dict[str, str]:
-    """Return the colour of each family, those that took the longest first."""
+def _colours(rows: Sequence[WorkerRow]) -> dict[str, str]:
+    """Return the colour of each family, the slowest families first."""
     seconds: dict[str, float] = {}
     for lane in rows:
         for job in lane.jobs:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from actorflow.plans.record import JobRecord, JobStatus
-from actorflow.plans.report.critical import CriticalPath, critical_path
+from actorflow.plans.job_record import JobRecord, JobStatus
+from actorflow.plans.report.critical_path import CriticalPath, critical_path
 from actorflow.plans.report.figures import save
-from actorflow.plans.report.gantt import gantt
-from actorflow.plans.report.table import seconds_text, table_text
-from actorflow.plans.report.timeline import busy_seconds, lanes, span
+from actorflow.plans.report.gantt import gantt, worker_rows
+from actorflow.plans.report.text import seconds_text, table_text
 
 if TYPE_CHECKING:
     import os
@@ -32,7 +31,7 @@ class Report:
 
     Args:
         records: one for each job.
-        workers: how many processes there were at most; by default those that ran something.
+        workers: the largest number of processes; by default of the processes that ran a job.
         seconds: how long the run took; by default until the last job had ended.
 
     """
@@ -49,17 +48,19 @@ class Report:
     @cached_property
     def elapsed(self) -> float:
         """Seconds from the beginning of the run to its end."""
-        return span(self.records) if self.seconds is None else self.seconds
+        if self.seconds is not None:
+            return self.seconds
+        return max((each.ended for each in self.records if each.ended is not None), default=0.0)
 
     @cached_property
     def busy(self) -> float:
         """Seconds that jobs ran, all together."""
-        return busy_seconds(self.records)
+        return sum(record.seconds for record in self.records)
 
     @cached_property
     def width(self) -> int:
         """How many workers there were."""
-        return self.workers if self.workers is not None else len(lanes(self.records))
+        return self.workers if self.workers is not None else len(worker_rows(self.records))
 
     @property
     def parallelism(self) -> float:

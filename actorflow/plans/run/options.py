@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from actorflow.plans.master import CRASHES_MAX, OnFailure
+from actorflow.behaviours.arguments import count, flag, function, seconds
+from actorflow.behaviours.errors import brief
+from actorflow.plans.scheduler import CRASHES_MAX, OnFailure
 from actorflow.runtime.errors import BadOption
-from behaviours.arguments import count, flag, function, seconds
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.plans.lookup import Cache
+    from actorflow.plans.cache_protocol import Cache
 
 __all__ = ["BUDGET", "RunOptions", "cores"]
 
@@ -49,7 +49,7 @@ class RunOptions:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Validate the options."""
         example = "plan.run({})"
         count(self.workers, "workers", example.format("workers=4"), error=BadOption)
         if self.on_failure not in tuple(OnFailure):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.errors import JobFailed, JobSkipped, UnknownJob
 from actorflow.plans.job import Job
-from actorflow.plans.record import JobRecord, JobStatus
+from actorflow.plans.job_record import JobRecord, JobStatus
 from actorflow.plans.report.report import Report
-from actorflow.plans.values import load
+from actorflow.plans.result_files import remove_files
+from actorflow.plans.results import load
 from actorflow.runtime.errors import near
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from actorflow.plans.values import Value
+    from actorflow.plans.results import Value
 
 __all__ = ["PlanResult"]
 
 
 class PlanResult:
-    """The results of a plan by job or by name, and what became of each job.
+    """The results of a plan by job or by name, and what happened to each job.
 
     A result is unpickled each time it is asked for. Large results stay in files, which are deleted
     by `close()`, at the end of a `with` block, or when the object is gone.
@@ -34,7 +34,7 @@ class PlanResult:
         value: returns the result of a job that is done, by its number.
         seconds: how long the run took.
         workers: how many processes there were at most.
-        directory: what to delete in the end; `None` keeps the files.
+        directory: a folder or URL to delete in the end; `None` keeps the files.
         plan: whose jobs are meant; `None` takes jobs of a plan that has the same names.
 
     """
@@ -60,18 +60,18 @@ class PlanResult:
         """How many processes there were at most."""
         self._delete: Callable[[], object] | None = None
         if directory is not None:
-            self._delete = weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+            self._delete = weakref.finalize(self, remove_files, directory)
 
     @property
     def records(self) -> Sequence[JobRecord]:
-        """What became of each job, in the order of the plan; jobs that maps have added follow."""
+        """What happened to each job, in the order of the plan; jobs that maps have added follow."""
         if self._records is None:
             self._records = self._make()
             self._places = {record.name: place for place, record in enumerate(self._records)}
         return self._records
 
     def record(self, job: Job | str) -> JobRecord:
-        """Return what became of a job.
+        """Return what happened to a job.
 
         Raises:
             UnknownJob: the plan has no such job.

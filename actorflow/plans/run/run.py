@@ -1,7 +1,7 @@
-"""The run of a plan: the master as a worker, whose accumulator is the cleanup queue.
+"""The run of a plan: the scheduler as a worker, whose accumulator is the cleanup queue.
 
-Completions that arrive while the master is busy are its next batch (T14). It never waits: it hands
-calls to a crew of processes, and each end is pushed back to it.
+Completions that arrive while the scheduler is busy are its next batch (T14). It never waits: it
+hands calls to a pool of processes, which pushes back how each call has ended.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours import Queue
 from actorflow.plans.errors import PlanFailed
-from actorflow.plans.master import Ending, OnFailure, State
-from actorflow.plans.run.books import Books
-from actorflow.plans.run.desk import Desk, Refused
+from actorflow.plans.run.dispatcher import ArgumentsNotSent, Dispatcher
+from actorflow.plans.run.measurements import Measurements
 from actorflow.plans.run.result import PlanResult
+from actorflow.plans.scheduler import Ending, OnFailure, State
 from actorflow.runtime.errors import LaunchFailed, WorkerStopped
-from actorflow.runtime.lanes.process.call import Call, CallOutcome, Ended
-from actorflow.runtime.lanes.process.crew import Crew
+from actorflow.runtime.processes.call import Call, CallEnded, CallOutcome
+from actorflow.runtime.processes.process_pool import ProcessPool
 from actorflow.runtime.worker.spec import spawn
-from behaviours import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class PlanRun:
     Args:
         blueprint: the plan.
         options: how it is run.
-        watch: called in the master's thread after each round, with this run.
+        watch: called in the scheduler's thread after each round, with this run.
 
     Raises:
         BadPlan: it cannot be run.
@@ -69,7 +69,7 @@ class PlanRun:
         """How many processes there are at most."""
         self._directory = tempfile.mkdtemp(prefix="actorflow-plan-")
         try:
-            self.desk = Desk(
+            self.dispatcher = Dispatcher(
                 blueprint,
                 self._directory,
                 on_failure=OnFailure(options.on_failure),
@@ -83,13 +83,13 @@ class PlanRun:
         except BaseException:
             shutil.rmtree(self._directory)
             raise
-        self.books = Books(self.desk, time, quiet=options.quiet)
+        self.measurements = Measurements(self.dispatcher, time, quiet=options.quiet)
         """When each job began and ended, and what it said."""
         self._watch = watch
         self._over = threading.Event()
         self._error: BaseException | None = None
         self._launch_error: str | None = None
-        self._crew: Crew | None = None
+        self._pool: ProcessPool | None = None
         self._push: Callable[[Any], object] = _nowhere
 
     def run(self) -> PlanResult:
@@ -97,12 +97,12 @@ class PlanRun:
 
         Raises:
             PlanFailed: a job has failed, and failures stop the plan; or no worker can be started.
-            KeyboardInterrupt: Ctrl-C; what was running is killed, and a report is printed.
+            KeyboardInterrupt: Ctrl-C; running jobs are killed, and a report is printed.
 
         """
         options = self._options
         try:
-            crew = self._crew = Crew(
+            pool = self._pool = ProcessPool(
                 (1, options.workers),
                 launcher=options.launcher,
                 renew_after=options.renew_after,
@@ -112,13 +112,13 @@ class PlanRun:
                 name="plan",
             )
             try:
-                with spawn(self._round, behaviour=Queue) as master:
-                    self._push = master.push
-                    master.push(_BEGIN)
-                    self._wait(master.push)
+                with spawn(self._round, behaviour=Queue) as scheduler:
+                    self._push = scheduler.push
+                    scheduler.push(_BEGIN)
+                    self._wait(scheduler.push)
             finally:
                 self._over.set()
-                crew.close()
+                pool.close()
             return self._finish()
         except PlanFailed:
             raise  # its result needs the files
@@ -130,7 +130,7 @@ class PlanRun:
         try:
             self._over.wait()
         except KeyboardInterrupt:
-            # The master hears of it as of everything else; the second Ctrl-C is not waited for.
+            # The scheduler hears of it as of everything else; the second Ctrl-C is not waited for.
             push(_STOP)
             self._over.wait()
             result = self._result()
@@ -144,7 +144,7 @@ class PlanRun:
         result = self._result()
         if self._launch_error is not None:
             raise PlanFailed(self._launch_error, result)
-        if self.desk.master.stopped:
+        if self.dispatcher.scheduler.stopped:
             first = min(result.failed.values(), key=lambda record: record.ended or 0.0)
             msg = f"job {first.name!r} failed: {first.error}\n{first.traceback}".rstrip()
             raise PlanFailed(f"{msg}\n{result}", result)
@@ -152,26 +152,26 @@ class PlanRun:
 
     def _result(self) -> PlanResult:
         return PlanResult(
-            self.books.records,
-            self.desk.value,
-            seconds=self.books.now(),
+            self.measurements.records,
+            self.dispatcher.value,
+            seconds=self.measurements.now(),
             workers=self._options.workers,
             directory=self._directory,
-            plan=self.desk.blueprint,
+            plan=self.dispatcher.blueprint,
         )
 
-    def _on_ended(self, ended: Ended) -> None:
-        """Pass on that a call has ended. In the crew's thread."""
+    def _on_ended(self, ended: CallEnded) -> None:
+        """Pass on that a call has ended. In the pool's thread."""
         if not self._over.is_set():
             with suppress(WorkerStopped):  # a second Ctrl-C: nobody waits for it
                 self._push(ended)
 
-    # In the master's thread.
+    # In the scheduler's thread.
 
     def _round(self, batch: Sequence[Any], _: Any) -> None:
         try:
             for each in batch:
-                if isinstance(each, Ended):
+                if isinstance(each, CallEnded):
                     self._ended(each)
                 elif each is _STOP:
                     self._stop()
@@ -181,61 +181,61 @@ class PlanRun:
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             self._error = error
             self._over.set()
-        if self.desk.master.done:
+        if self.dispatcher.scheduler.done:
             self._over.set()
 
-    def _ended(self, ended: Ended) -> None:
+    def _ended(self, ended: CallEnded) -> None:
         job: Any = ended.id
         if isinstance(ended.error, LaunchFailed):
             self._launch_error = str(ended.error)
-            self.desk.ended(job, Ending.CANCELLED)
+            self.dispatcher.ended(job, Ending.CANCELLED)
             self._stop()
             return
-        was_stopped = self.desk.master.stopped
+        was_stopped = self.dispatcher.scheduler.stopped
         seconds = None if ended.started is None else ended.ended - ended.started
-        state = self.desk.ended(job, _ENDINGS[ended.outcome], ended.result, seconds)
-        self.books.ended(job, ended)
-        if state is State.FAILED and not was_stopped and self.desk.master.stopped:
+        state = self.dispatcher.ended(job, _ENDINGS[ended.outcome], ended.result, seconds)
+        self.measurements.ended(job, ended)
+        if state is State.FAILED and not was_stopped and self.dispatcher.scheduler.stopped:
             self._withdraw()
 
     def _stop(self) -> None:
         """Begin nothing more, and end what runs."""
-        self.desk.master.stop()
-        assert self._crew is not None  # noqa: S101 - for mypy
-        for job in self.desk.master.handed_out():
-            self._crew.cancel(job)
+        self.dispatcher.scheduler.stop()
+        assert self._pool is not None  # noqa: S101 - for mypy
+        for job in self.dispatcher.scheduler.handed_out():
+            self._pool.cancel(job)
 
     def _withdraw(self) -> None:
-        """Take back what has not begun; what runs may end."""
-        assert self._crew is not None  # noqa: S101 - for mypy
-        for job in self.desk.master.handed_out():
-            self._crew.cancel(job, running=False)
+        """Withdraw jobs that have not begun; running jobs may end."""
+        assert self._pool is not None  # noqa: S101 - for mypy
+        for job in self.dispatcher.scheduler.handed_out():
+            self._pool.cancel(job, running=False)
 
     def _hand_out(self) -> None:
-        desk, crew = self.desk, self._crew
-        assert crew is not None  # noqa: S101 - for mypy
+        dispatcher, pool = self.dispatcher, self._pool
+        assert pool is not None  # noqa: S101 - for mypy
         calls: list[Call] = []
-        while (job := desk.next()) is not None:
+        while (job := dispatcher.next()) is not None:
             try:
-                packed = desk.call(job)
-            except Refused as refused:
-                self.books.refused(job, str(refused))
-                desk.ended(job, Ending.FAILED)
+                packed = dispatcher.call(job)
+            except ArgumentsNotSent as refused:
+                self.measurements.refused(job, str(refused))
+                dispatcher.ended(job, Ending.FAILED)
                 continue
-            options = desk.options(job)
+            options = dispatcher.options(job)
             calls.append(
                 Call(
                     job,
                     packed,
                     timeout=options.timeout,
                     memory=options.memory or None,
-                    attempt=desk.master.attempts(job) + 1,
+                    attempt=dispatcher.scheduler.attempts(job) + 1,
                 )
             )
-        self.books.handed_out(calls)
+        self.measurements.handed_out(calls)
         if calls:
-            crew.submit(calls, self._on_ended)
+            pool.submit(calls, self._on_ended)
 
 
 def _nowhere(_: Any) -> None:
-    """Stand in for the inbox of a master that is not started."""
+    """Replace the inbox of a scheduler that has not started yet."""

@@ -7,29 +7,34 @@ import shutil
 import tempfile
 import threading
 import uuid
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from actorflow.engine.errors import Cancelled, KindMismatch
-from actorflow.engine.identifiers import check_id
-from actorflow.engine.kind import Status
+from actorflow.engine.errors import ExecutionCancelled, KindMismatch
+from actorflow.engine.ids import check_id
+from actorflow.engine.kind import Status, decode_state
 from actorflow.plans.errors import PlanFailed
-from actorflow.plans.master import CRASHES_MAX
+from actorflow.plans.result_files import check_url, is_url
+from actorflow.plans.run.job_calls import do_job
 from actorflow.plans.run.options import RunOptions, cores
 from actorflow.plans.run.result import PlanResult
-from actorflow.plans.service.definition import pack_plan
-from actorflow.plans.service.kind import KIND, TASKER, DurablePlan, PlanKind, start_body
-from actorflow.plans.service.tasker import do_job
+from actorflow.plans.scheduler import CRASHES_MAX
+from actorflow.plans.service.kind import KIND, TASKER, DurablePlan, PlanKind, start_body, tasker_for
+from actorflow.plans.service.stored_plan import pack_plan
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from actorflow.engine.engine import Engine
+    from actorflow.plans.job_record import JobRecord
     from actorflow.plans.plan import Plan
-    from actorflow.plans.record import JobRecord
 
-__all__ = ["PlanHandle", "Plans"]
+__all__ = ["OFFERS_MAX", "PlanHandle", "Plans"]
+
+OFFERS_MAX = 5
+"""Resources that one worker offers: each combination has a name of its own in the store."""
 
 
 class Plans:
@@ -37,35 +42,41 @@ class Plans:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._core = engine.core
+        self._parts = engine.parts
         self._lock = threading.Lock()
         self._starting = threading.Lock()  # or one start would sweep the folder of another
         self._tasker: dict[str, Any] | None = None
         self._temporary: str | None = None
-        self._core.register(PlanKind())
-        self._core.before_resume.append(self._before_resume)
+        self._parts.register(PlanKind())
+        self._parts.before_resume.append(self._before_resume)
 
     def _before_resume(self) -> None:
-        if self._core.store.listing(kind=KIND, status=Status.ACTIVE, limit=1).rows:
+        if self._parts.store.listing(kind=KIND, status=Status.ACTIVE, limit=1).rows:
             self._have_workers()
 
     def _have_workers(self) -> None:
-        with self._lock:
-            missing = self._tasker is None
-        if missing:
+        if not self.has_workers:
             self.workers()
 
-    def workers(self, workers: int | None = None, **options: Any) -> None:
+    def workers(
+        self, workers: int | None = None, *, offers: Iterable[str] = (), **options: Any
+    ) -> None:
         """Choose the worker processes that run the jobs of all plans, before the first one starts.
 
         Args:
-            workers: how many there are at the same time, at most; one for each core by default.
+            workers: how many there are at the same time, at most; one for each core by default. On
+                a store that several machines share, 0 leaves all jobs to others.
+            offers: on a store that several machines share: the resources that are here. A job with
+                `resources={"gpu": 1}` gets only to machines that offer `"gpu"`.
             **options: of `engine.tasker`; `executor=af.Processes(renew_after=100)` renews them.
 
         Raises:
             BadOption: they were chosen already, or a plan was started before.
 
         """
+        others = _combinations(offers)
+        if workers == 0 and not self._parts.store.traits.shared:
+            raise BadOption("workers=0: only this engine can run the jobs of its store")
         given = {"concurrency": workers or cores(), "executor": "process", "kills": True, **options}
         with self._lock:
             if self._tasker is not None:
@@ -74,8 +85,15 @@ class Plans:
                     "engine.plans.workers() once, before the first plan is started or resumed"
                 )
                 raise BadOption(msg)
-            self._core.board.register(TASKER, do_job, dict(given))
+            if workers != 0:
+                self._parts.tasks.register(TASKER, do_job, dict(given), others=others)
             self._tasker = given
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether the worker processes of this engine were chosen: see `workers`."""
+        with self._lock:
+            return self._tasker is not None
 
     def start(
         self,
@@ -99,12 +117,14 @@ class Plans:
             retries: of jobs that have no number of their own.
             crashes_max: how many crashes of its worker fail a job.
             resources: how much there is of each resource that jobs use.
-            directory: where large results go; beside the store, if that is a file. On a store that
-                several machines share, give one that they share as well.
+            directory: where large results go: a folder that all machines see, or a URL for fsspec,
+                such as `"s3://bucket/plans"`. By default beside the store, if that is a file. On a
+                store that several machines share, results are stored there by default, and may
+                have 1 MiB each.
 
         Raises:
             BadPlan: the plan cannot be run.
-            BadOption: the store is shared, and there is no directory.
+            BadOption: the directory is a URL that cannot be used.
             KindMismatch: there is an execution of that id, and of another kind.
 
         """
@@ -116,10 +136,11 @@ class Plans:
             resources=resources or {},
         )
         name = f"plan-{uuid.uuid4().hex}" if id is None else check_id(id, "an execution")
-        self._have_workers()
+        if not self._parts.state.passive:
+            self._have_workers()
         plan.blueprint.check_limits(options.resources)
         with self._starting:
-            if self._core.store.execution(name) is None:
+            if self._parts.store.execution(name) is None:
                 self._start(name, plan, options, directory)
             else:
                 self._engine.resume()
@@ -131,7 +152,8 @@ class Plans:
         body = start_body(
             pack_plan(plan.blueprint),
             {
-                "directory": str(self._directory(name, directory)),
+                "directory": self._directory(name, directory),
+                "offered": self._parts.store.traits.shared,
                 "workers": options.workers,
                 "on_failure": str(options.on_failure),
                 "retries": options.retries,
@@ -149,11 +171,11 @@ class Plans:
         """Return a durable plan by its id.
 
         Raises:
-            UnknownExecution: there is none of that id.
+            UnknownExecution: no execution has that id.
             KindMismatch: it is of another kind.
 
         """
-        row = self._core.row(id)
+        row = self._parts.row(id)
         if row.kind != KIND:
             msg = f"execution {id!r} is of kind {row.kind!r}, not a plan"
             raise KindMismatch(msg)
@@ -163,39 +185,43 @@ class Plans:
         """Yield all plans that are kept."""
         cursor = None
         while True:
-            page = self._core.store.listing(kind=KIND, after=cursor)
+            page = self._parts.store.listing(kind=KIND, after=cursor)
             for row in page.rows:
                 yield PlanHandle(self._engine, row.id)
             cursor = page.after
             if cursor is None:
                 return
 
+    def workers_alive(self) -> int:
+        """Return how many engines of a store that several share are alive. Asks the server."""
+        return len(cast("Any", self._parts.store).status().members)
+
     def close(self) -> None:
         """Delete what plans of a store in memory have left in files."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def _directory(self, name: str, given: str | Path | None) -> Path:
-        """Make the folder of a plan's large results."""
+    def _directory(self, name: str, given: str | Path | None) -> str:
+        """Make the folder of a plan's large results; return nothing if they go to the store."""
+        own = uuid.uuid5(uuid.NAMESPACE_OID, name).hex
+        if given is None and self._parts.store.traits.shared:
+            return ""
+        if isinstance(given, str) and is_url(given):
+            check_url(given)
+            return f"{given.rstrip('/')}/{own}"
         base = self._base() if given is None else Path(given).absolute()
-        folder = base / uuid.uuid5(uuid.NAMESPACE_OID, name).hex
+        folder = base / own
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "id").write_text(name, encoding="utf-8")
-        return folder
+        return str(folder)
 
     def _base(self) -> Path:
-        store = self._core.store
+        store = self._parts.store
         path = getattr(store, "path", None)
         if path is not None:
             base = Path(f"{path}.plans").absolute()
             self._sweep(base)
             return base
-        if store.traits.shared:
-            msg = (
-                "large results of a plan go to files, which all machines on this store must see: "
-                "engine.plans.start(plan, directory='/shared/plans')"
-            )
-            raise BadOption(msg)
         if self._temporary is None:
             self._temporary = tempfile.mkdtemp(prefix="actorflow-plans-")
         return Path(self._temporary)
@@ -203,7 +229,7 @@ class Plans:
     def _sweep(self, base: Path) -> None:
         """Delete the files of plans that the store has forgotten."""
         for note in base.glob("*/id"):
-            if self._core.store.execution(note.read_text(encoding="utf-8")) is None:
+            if self._parts.store.execution(note.read_text(encoding="utf-8")) is None:
                 shutil.rmtree(note.parent, ignore_errors=True)
 
 
@@ -214,6 +240,8 @@ class PlanHandle:
         self._engine = engine
         self.id = id
         """Its id in the store."""
+        self.keeps_files = True
+        """Whether its large results stay when the objects of `result()` are gone."""
 
     def __repr__(self) -> str:
         return f"<plan {self.id!r}>"
@@ -221,18 +249,23 @@ class PlanHandle:
     @property
     def status(self) -> Status:
         """Where it stands."""
-        return self._engine.execution(self.id).status
+        return self._engine.parts.status(self.id)
 
     def records(self) -> Sequence[JobRecord]:
-        """Return what is known of each job, as last committed. Reads the whole journal."""
+        """Return the record of each job, as last committed. Reads the whole journal."""
         return self._state().records()
+
+    @property
+    def directory(self) -> str:
+        """The folder or URL of its large results; empty if they are in the store."""
+        return self._state().directory
 
     def result(self, timeout: float | None = None) -> PlanResult:
         """Wait until the plan has ended; return its result.
 
         Raises:
             PlanFailed: a job has failed, and failures stop the plan.
-            Cancelled: it was cancelled.
+            ExecutionCancelled: it was cancelled.
             WaitTimeout: not in time. It goes on.
 
         """
@@ -245,14 +278,15 @@ class PlanHandle:
     def _result(self, ended: Any) -> PlanResult:
         if ended.status == Status.CANCELLED:
             msg = f"plan {self.id!r} was cancelled"
-            raise Cancelled(msg)
+            raise ExecutionCancelled(msg)
         state = self._state()
-        desk = state.desk
+        dispatcher = state.dispatcher
         result = PlanResult(
             state.records,
-            _no_value if desk is None else desk.value,
+            _no_value if dispatcher is None else dispatcher.value,
             seconds=ended.updated - ended.created,
             workers=state.workers,
+            directory=None if self.keeps_files else state.directory or None,
         )
         if ended.failure is not None:
             raise PlanFailed(f"{ended.failure.message}\n{result}", result)
@@ -267,9 +301,33 @@ class PlanHandle:
         await self._engine.acancel(self.id)
 
     def _state(self) -> DurablePlan:
-        row = self._engine.core.row(self.id)
-        state: DurablePlan = self._engine.core.decode(self._engine.core.kinds[KIND], row)
+        row = self._engine.parts.row(self.id)
+        state: DurablePlan = decode_state(self._engine.parts.kinds[KIND], row)
         return state
+
+
+def _combinations(offers: Iterable[str]) -> list[str]:
+    """Return the taskers of all jobs that use some of the resources which are offered.
+
+    Raises:
+        BadOption: these are not names, or too many.
+
+    """
+    if isinstance(offers, str):
+        msg = f"offers={offers!r} must be a list of names: offers=[{offers!r}]"
+        raise BadOption(msg)
+    given: list[Any] = list(offers)
+    for name in given:
+        if not isinstance(name, str) or not name or name == "memory":
+            msg = f"offers={given!r}: {name!r} is not the name of a resource, such as 'gpu'"
+            raise BadOption(msg)
+    names = sorted(set(given))
+    if len(names) > OFFERS_MAX:
+        msg = f"offers={names!r}: a worker offers at most {OFFERS_MAX} resources"
+        raise BadOption(msg)
+    return [
+        tasker_for(some) for count in range(len(names)) for some in combinations(names, count + 1)
+    ]
 
 
 def _no_value(job: int) -> Any:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pykka
 
-from actorflow.runtime.actor.answers import Answer, reply, reply_error
-from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.lifespan import Lifespan
+from actorflow.runtime.actor.answers import AnswerFuture, reply, reply_error
+from actorflow.runtime.actor.lifespan import Lifespan, Mailbox
 from actorflow.runtime.actor.ref import Ref
+from actorflow.runtime.errors import NotHandling
 from actorflow.runtime.exits import Stop
+from actorflow.runtime.registry import CURRENT
 
 if TYPE_CHECKING:
     import threading
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.lanes.lane import Lane
 
-__all__ = ["CURRENT", "Actor", "Ref", "Stop", "reply", "reply_error"]
+__all__ = ["CURRENT", "Actor", "Ref", "Stop", "reply", "reply_error", "stash", "unstash_all"]
 
 
 class _Slot:
@@ -55,7 +56,7 @@ class Actor(pykka.Actor):
     * `on_receive` for an `ask`, or a proxy call: the caller gets the exception and the actor goes
       on, as in pykka, unless the class says `ask_failures = "crash"`. Anything that is not an
       `Exception` (`SystemExit`, ...) crashes the actor in any case.
-    * `on_stop`, `on_failure`: logged; the actor ends all the same.
+    * `on_stop`, `on_failure`: logged; the actor ends regardless.
 
     Any of them may return or raise `Stop` to end the actor.
 
@@ -88,7 +89,7 @@ class Actor(pykka.Actor):
         return lifespan.actor_ref
 
     def stop(self) -> None:
-        """Ask the actor to stop after what is in its inbox; return at once. Thread-safe."""
+        """Ask the actor to stop after the messages in its inbox; return at once. Thread-safe."""
         self._actorflow.stop()
 
     @property
@@ -125,8 +126,8 @@ class Actor(pykka.Actor):
         raise NotImplementedError(msg)
 
     @staticmethod
-    def _create_future() -> Answer:
-        return Answer()
+    def _create_future() -> AnswerFuture:
+        return AnswerFuture()
 
     def _start_actor_loop(self) -> None:
         self._actorflow.launch()
@@ -139,3 +140,35 @@ class Actor(pykka.Actor):
     ) -> None:
         if exception_value is not None:
             self._actorflow._crash(exception_value)  # noqa: SLF001
+
+
+def stash() -> None:
+    """Put the message that this actor handles aside, until it calls `unstash_all`.
+
+    What the handler returns is ignored, and a caller goes on waiting. The messages that an actor
+    has stashed are refused when it ends.
+
+    Raises:
+        NotHandling: no actor handles a message here, or it has stashed it already.
+
+    """
+    _mailbox("stash").stash()
+
+
+def unstash_all() -> int:
+    """Handle all stashed messages next, in their order; return how many there are.
+
+    Raises:
+        NotHandling: called outside the handlers of an actor.
+
+    """
+    return _mailbox("unstash_all").unstash_all()
+
+
+def _mailbox(function: str) -> Mailbox:
+    """Return the mailbox of the actor whose handler calls."""
+    current = CURRENT.get()
+    if type(current) is not Lifespan:
+        msg = f"af.{function}() is called in a handler of an af.Actor, and none runs here"
+        raise NotHandling(msg)
+    return current.mailbox

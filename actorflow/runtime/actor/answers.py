@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pykka import messages
 from pykka._threading import ThreadingFuture
 
-from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.errors import WouldDeadlock
+from actorflow.runtime.registry import CURRENT
 
 if TYPE_CHECKING:
     from collections import deque
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from actorflow.runtime.actor.lifespan import Lifespan
     from actorflow.runtime.errors import WorkerStopped
 
-__all__ = ["ActorStop", "Answer", "refuse", "reply", "reply_error"]
+__all__ = ["ActorStop", "AnswerFuture", "refuse", "reply", "reply_error"]
 
 ActorStop = messages._ActorStop  # noqa: SLF001
-"""The type of pykka's stop message. Compare types: that runs no code of a user's message."""
+"""The type of pykka's stop message. Compare types: `==` could run code of the message."""
 
 
-class Answer(ThreadingFuture[Any]):
+class AnswerFuture(ThreadingFuture[Any]):
     """The future answer of one actor.
 
     pykka makes further futures of the same class (`map`, `stop`), so there need not be an actor.
@@ -36,6 +36,11 @@ class Answer(ThreadingFuture[Any]):
     def __init__(self, asked: Lifespan | None = None) -> None:
         super().__init__()
         self._asked = asked
+
+    @property
+    def asked(self) -> Lifespan | None:
+        """The actor that is to answer."""
+        return self._asked
 
     def get(self, *, timeout: float | None = None) -> Any:
         """Return the answer, as `pykka.Future.get` does.

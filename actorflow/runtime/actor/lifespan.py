@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from pykka._envelope import Envelope
 
+from actorflow.behaviours.errors import brief
+from actorflow.runtime.actor.actor_start import ActorStart
 from actorflow.runtime.actor.answers import ActorStop, refuse, reply, reply_error
-from actorflow.runtime.actor.current import CURRENT
 from actorflow.runtime.actor.ref import Inbox, Ref
-from actorflow.runtime.actor.starting import Starting
-from actorflow.runtime.errors import WorkerCrashed, WorkerStopped
+from actorflow.runtime.errors import NotHandling, WorkerCrashed, WorkerStopped
 from actorflow.runtime.exits import FORKED, Crash, ExitReason, Killed, Normal, Notices, Stop
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
-from actorflow.runtime.registry import ROSTER
-from behaviours.errors import brief
+from actorflow.runtime.registry import ACTORS, CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Lifespan", "Mailbox"]
 
 _ROUNDS = 32  # messages that an actor handles before it lets others run
+_MARK: Envelope[Any] = Envelope(None)  # says that there is an urgent envelope
+_MAKING = threading.Lock()
 
 
 class Mailbox:
@@ -57,10 +58,15 @@ class Mailbox:
     for good: each later sender takes the slow path and finds the actor dead.
     """
 
-    __slots__ = ("_called", "_turns", "envelopes", "idle")
+    __slots__ = ("_called", "_turns", "envelopes", "handled", "idle", "stashed", "urgent")
 
     def __init__(self) -> None:
         self.envelopes: deque[Envelope[Any]] = deque()
+        self.urgent: deque[Envelope[Any]] | tuple[()] = ()
+        """Envelopes that are read before all others; each also has a mark in `envelopes`."""
+        self.handled: Envelope[Any] | None = None
+        """What the actor is handling, unless it has stashed it."""
+        self.stashed: deque[Envelope[Any]] | None = None
         self.idle: list[None] = []
         self._turns = 0  # how often the token was taken
         self._called = -1  # the turn before which the actor was last submitted
@@ -77,9 +83,10 @@ class Mailbox:
         senders may both submit; the second `take_turn` then finds no token.
         """
         turns = self._turns
-        # The token may be gone since the sender saw it: then whoever has it looks at the envelopes
-        # again. Submitted for that turn, the actor would find no token, and count as submitted
-        # after it. So look in this order: a token that is here now is taken in a later turn.
+        # Another thread may have taken the token since the sender saw it, and will check the
+        # envelopes again. Submitted for that turn, the actor would find no token, and count as
+        # submitted after it. So look in this order: a token that is here now is taken in a later
+        # turn.
         if self.idle and self._called != turns:
             lane.submit(actor)
             self._called = turns
@@ -94,11 +101,49 @@ class Mailbox:
         return True
 
     def next(self) -> Envelope[Any] | None:
-        """Remove and return the oldest envelope, if there is one."""
+        """Remove and return the oldest envelope, an urgent one before others, if there is one."""
         try:
-            return self.envelopes.popleft()
+            while True:
+                if self.urgent:
+                    return self.urgent.popleft()
+                envelope = self.envelopes.popleft()
+                if envelope is not _MARK:
+                    return envelope
         except IndexError:
             return None
+
+    def put_urgent(self, envelope: Envelope[Any]) -> None:
+        """Append an envelope to the urgent ones. Thread-safe.
+
+        The mark comes second: a sender that is interrupted in between has sent its message.
+        """
+        if type(self.urgent) is tuple:
+            with _MAKING:
+                if type(self.urgent) is tuple:
+                    self.urgent = deque()
+        self.urgent.append(envelope)  # type: ignore[union-attr] # made above
+        self.envelopes.appendleft(_MARK)
+
+    def stash(self) -> None:
+        """Put the message that is being handled aside. In its handler.
+
+        Raises:
+            NotHandling: no message is being handled, or it was stashed already.
+
+        """
+        if self.handled is None:
+            msg = "the actor handles no message that it could stash, or has stashed it already"
+            raise NotHandling(msg)
+        if self.stashed is None:
+            self.stashed = deque()
+        self.stashed.append(self.handled)
+        self.handled = None
+
+    def unstash_all(self) -> int:
+        """Put stashed messages in front of all others, in their order; return how many."""
+        stashed, self.stashed = self.stashed or (), None
+        self.envelopes.extendleft([*stashed][::-1])
+        return len(stashed)
 
     def rest(self) -> bool:
         """Put the token back; return whether there is work after all and the token was retaken."""
@@ -138,7 +183,7 @@ class Lifespan:
     """Its id as a child of that supervisor."""
     starter: Lifespan | None = None
     """The actor that waits for its start, while it is being started."""
-    _starting: Starting | None = None
+    _starting: ActorStart | None = None
     _stopping: ExitReason | None = None
     _asked: Any = None  # the future of the caller whose message is being handled
     _over: bool = False  # it has ended, and all callers have been refused
@@ -184,7 +229,7 @@ class Lifespan:
             return repr(self.actor)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001 - a subclass of the user's
+        except BaseException:  # noqa: BLE001 - user code may raise anything
             return f"{type(self.actor).__name__} ({self.actor_urn})"
 
     @property
@@ -202,11 +247,11 @@ class Lifespan:
 
         """
         try:
-            ROSTER.add(self)
+            ACTORS.add(self)
             if getattr(self.actor.on_start, "__func__", None) is pykka.Actor.on_start:
                 self.open()
             else:
-                self._starting = Starting(self)
+                self._starting = ActorStart(self)
                 self._starting.wait()
         except BaseException:  # Ctrl-C: the caller never gets a ref to stop it with
             self.kill()
@@ -246,6 +291,21 @@ class Lifespan:
                 raise self.dead_error()
             mailbox.wake(self.lane, self)
 
+    def put_urgent(self, envelope: Envelope[Any]) -> None:
+        """Like `put`, ahead of all envelopes that are not urgent.
+
+        Raises:
+            WorkerStopped: the actor has ended.
+
+        """
+        mailbox = self.mailbox
+        mailbox.put_urgent(envelope)
+        if mailbox.idle:
+            if self.exit_reason is not None:
+                self._refuse_inbox()
+                raise self.dead_error()
+            mailbox.wake(self.lane, self)
+
     def run(self) -> None:
         """Handle messages for a while. Only the lane calls this; it never raises."""
         mailbox = self.mailbox
@@ -263,7 +323,7 @@ class Lifespan:
                     self._handle(envelope)
                 elif not mailbox.rest():
                     return
-        except BaseException as error:  # noqa: BLE001 - a bug of ours; nobody must wait for ever
+        except BaseException as error:  # noqa: BLE001 - a bug of ours; nobody must wait forever
             _report(log.error, "actor failed", self, error)
             self.die(Crash(error))
             return
@@ -277,6 +337,7 @@ class Lifespan:
             self._stop_and_reply(self._stopping or Normal(), reply_to)
             return
         self._asked = reply_to
+        self.mailbox.handled = envelope
         if self.exit_reason is not None:  # killed, maybe before it could be seen who is asking
             self._refuse_asked()
             return
@@ -286,14 +347,19 @@ class Lifespan:
                 raise answer  # noqa: TRY301 - returned or raised, it means the same
         except Stop as stop:
             self._asked = None
-            self._stop_and_reply(stop.reason, reply_to)
+            self._stop_and_reply(stop.reason, self._unless_stashed(reply_to))
         except BaseException as error:  # noqa: BLE001 - the caller's, or the end of the actor
             self._asked = None
-            self._answer_with(reply_to, error)
+            self._answer_with(self._unless_stashed(reply_to), error)
         else:
             self._asked = None
-            if reply_to is not None:
+            if reply_to is not None and self.mailbox.handled is not None:
                 reply(reply_to, answer)
+        self.mailbox.handled = None
+
+    def _unless_stashed(self, reply_to: Any) -> Any:
+        """Return whom to answer: nobody yet if the message was stashed."""
+        return None if self.mailbox.handled is None else reply_to
 
     def _stop_and_reply(self, reason: ExitReason, reply_to: Any) -> None:
         self._stopping = reason
@@ -318,13 +384,13 @@ class Lifespan:
     # Ending.
 
     def stop(self) -> None:
-        """Ask the actor to stop after what is in its mailbox; return at once. Thread-safe."""
+        """Ask the actor to stop after the messages in its mailbox; return at once. Thread-safe."""
         if self.exit_reason is None:
             with contextlib.suppress(WorkerStopped):
                 self.put(Envelope(ActorStop()))
 
     def shut_down(self, reason: ExitReason) -> None:
-        """Ask the actor to end with this reason, after what is in its mailbox. Thread-safe."""
+        """Ask the actor to end with this reason, after the messages in its mailbox. Thread-safe."""
         self._stopping = reason
         self.stop()
 
@@ -344,7 +410,7 @@ class Lifespan:
         reason = self._stopping or Normal()
         try:
             self.actor.on_stop()
-        except BaseException as error:  # noqa: BLE001 - the actor ends all the same
+        except BaseException as error:  # noqa: BLE001 - the actor ends regardless
             _report(log.error, "on_stop failed", self, error)
         self.die(reason)
 
@@ -353,7 +419,7 @@ class Lifespan:
         _report(log.error, "actor crashed", self, error)
         try:
             self.actor.on_failure(type(error), error, error.__traceback__)
-        except BaseException as second:  # noqa: BLE001 - the actor ends all the same
+        except BaseException as second:  # noqa: BLE001 - the actor ends regardless
             _report(log.error, "on_failure failed", self, second)
         self.die(Crash(error))
 
@@ -385,7 +451,7 @@ class Lifespan:
         try:
             self._cut_off()
         finally:
-            ROSTER.discard(self)
+            ACTORS.discard(self)
             self._over = True
             if self._stopped_event is not None:
                 self._stopped_event.set()
@@ -415,6 +481,9 @@ class Lifespan:
     def _refuse_inbox(self) -> None:
         """Refuse the callers of messages that were not handled. Thread-safe."""
         refuse(self.mailbox.envelopes, self.dead_error)
+        for others in (self.mailbox.urgent, self.mailbox.stashed):
+            if others:
+                refuse(others, self.dead_error)
 
     def dead_error(self) -> WorkerStopped:
         """Return the error for callers that come too late."""
@@ -435,7 +504,7 @@ class Lifespan:
             self._notify()
 
     def unwatch(self, notice: Notice) -> None:
-        """Withdraw a `watch`. Harmless if there is none or it has been called."""
+        """Withdraw a `watch`. Harmless if `notice` is unknown or has been called."""
         if self._watchers is not None:
             self._watchers.discard(notice)
 
@@ -447,10 +516,10 @@ class Lifespan:
 
 def _after_fork() -> None:
     """Mark the parent's actors as dead in a forked child: their threads are not here."""
-    for member in ROSTER.members():
+    for member in ACTORS.members():
         if isinstance(member, Lifespan):
             member.forked()
-            ROSTER.discard(member)
+            ACTORS.discard(member)
 
 
 after_fork(_after_fork, last=True)

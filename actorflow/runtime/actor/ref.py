@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import queue
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import pykka
 from pykka._envelope import Envelope
 
-from actorflow.runtime.actor.answers import Answer, reply_error
-from actorflow.runtime.errors import WorkerStopped
+from actorflow.behaviours.arguments import seconds
+from actorflow.behaviours.errors import brief
+from actorflow.runtime.actor.answers import AnswerFuture, reply_error
+from actorflow.runtime.clock import SYSTEM
+from actorflow.runtime.errors import BadOption, WorkerStopped
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
     import threading
@@ -17,9 +23,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.runtime.actor.lifespan import Lifespan
+    from actorflow.runtime.clock import Clock, Timer
     from actorflow.runtime.exits import ExitReason
 
-__all__ = ["Inbox", "Ref"]
+__all__ = ["Inbox", "Ref", "UrgentRef"]
 
 A = TypeVar("A", bound=pykka.Actor)
 
@@ -85,12 +92,35 @@ class Ref(pykka.ActorRef[A], Generic[A]):
 
         """
         lifespan = self.lifespan
-        future = Answer(lifespan)
+        future = AnswerFuture(lifespan)
         if lifespan.exit_reason is None:
             lifespan.actor_inbox.put(Envelope(message, reply_to=future))
         else:
             reply_error(future, lifespan.dead_error())
         return future.get(timeout=timeout) if block else future
+
+    def send_after(self, delay: float, message: Any, *, clock: Clock = SYSTEM) -> Timer:
+        """Send a message in `delay` seconds; return a handle with `cancel()`. O(log n).
+
+        Cancelling does nothing once the message was sent. If the actor has ended by then, that is
+        logged.
+
+        Raises:
+            BadOption: the delay is no number of seconds, zero or more.
+
+        """
+        delay = seconds(delay, "delay", "ref.send_after(5.0, message)", error=BadOption)
+        late = _LateMessage(self, message)
+        return clock.call_at(clock.now() + delay, partial(POOL.submit, late))
+
+    def urgent(self) -> UrgentRef[A]:
+        """Return a ref of the same actor whose messages are handled before all others.
+
+        Urgent messages keep their own order, and do not interrupt a message that is being handled.
+        Give it to callers that may overtake others: a supervisor that asks for the state, or code
+        that cancels work.
+        """
+        return UrgentRef(self)
 
     # Life and death. `stop` is pykka's.
 
@@ -112,7 +142,7 @@ class Ref(pykka.ActorRef[A], Generic[A]):
         self.lifespan.watch(notice)
 
     def unwatch(self, notice: Callable[[Any, ExitReason], object]) -> None:
-        """Withdraw a `watch`. Harmless if there is none or it has been called."""
+        """Withdraw a `watch`. Harmless if `notice` is unknown or has been called."""
         self.lifespan.unwatch(notice)
 
     def kill(self) -> None:
@@ -141,6 +171,50 @@ class Ref(pykka.ActorRef[A], Generic[A]):
         raise TypeError(msg)
 
 
+class UrgentRef(Ref[A]):
+    """A ref whose messages are handled before those of other refs. See `Ref.urgent`."""
+
+    def __init__(self, ref: Ref[A]) -> None:
+        super().__init__(ref.actor)
+        self._ref = ref
+
+    @property
+    def lifespan(self) -> Lifespan:
+        """The framework's side of the actor. Internal."""
+        return self._ref.lifespan
+
+    def tell(self, message: Any) -> None:
+        """Like `Ref.tell`, ahead of all messages that are not urgent."""
+        self.lifespan.put_urgent(Envelope(message))
+
+    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
+        """Like `Ref.ask`, ahead of all messages that are not urgent."""
+        lifespan = self.lifespan
+        future = AnswerFuture(lifespan)
+        try:
+            lifespan.put_urgent(Envelope(message, reply_to=future))
+        except WorkerStopped as error:
+            reply_error(future, error)
+        return future.get(timeout=timeout) if block else future
+
+
+class _LateMessage:
+    """A message that is due, on its way through the pool: `tell` may run functions of users."""
+
+    __slots__ = ("_message", "_ref")
+
+    def __init__(self, ref: Ref[Any], message: Any) -> None:
+        self._ref = ref
+        self._message = message
+
+    def run(self) -> None:
+        """Send the message."""
+        try:
+            self._ref.tell(self._message)
+        except WorkerStopped as error:
+            log.warning("late message not sent", message=brief(self._message), error=str(error))
+
+
 class Inbox:
     """A mailbox as pykka's code sees it: the `actor_inbox` of an actor and its ref."""
 
@@ -167,7 +241,7 @@ class Inbox:
         """Remove and return the oldest envelope: a handler may look ahead.
 
         Raises:
-            queue.Empty: there is none. Unlike pykka's this never blocks: the thread belongs to
+            queue.Empty: the inbox is empty. Unlike pykka's this never blocks: the thread belongs to
                 the lane, and the actor is run again when something arrives.
 
         """

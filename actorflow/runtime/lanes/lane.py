@@ -1,4 +1,4 @@
-"""The protocol of lanes: where actors run that have something to do.
+"""The protocol of lanes, where actors run, and calls of users' code in a lane.
 
 An actor is submitted by the thread that takes its idle token, so it is in a lane at most once at a
 time and never runs in two threads at once.
@@ -6,19 +6,24 @@ time and never runs in two threads at once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from actorflow.runtime.log import log
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["Lane", "Runnable"]
+__all__ = ["Lane", "Runnable", "call_in"]
 
 
 class Runnable(Protocol):
     """An actor as a lane sees it."""
 
     def run(self) -> None:
-        """Do what there is to do, for a short while. Must not raise."""
+        """Do the pending work for a short while. Must not raise."""
 
 
 class Lane(Protocol):
@@ -45,3 +50,23 @@ class Lane(Protocol):
 
     def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
         """Block the calling thread until the ticket is resolved; return whether it was in time."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that a lane makes."""
+
+    what: str
+    call: Callable[[], Any]
+
+    def run(self) -> None:
+        """Make the call. Only the lane does so."""
+        try:
+            self.call()
+        except BaseException as error:  # noqa: BLE001 - code of a user must not end a lane
+            log.error(f"{self.what} failed", exc_info=error)
+
+
+def call_in(lane: Lane, what: str, call: Callable[[], Any]) -> None:
+    """Schedule a call in a lane; `what` names it in the log if it raises. Thread-safe."""
+    lane.submit(_Call(what, call))

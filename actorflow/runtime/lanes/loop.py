@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.fork import after_fork
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
-from actorflow.runtime.lanes.starting import retry_later, start_thread
-from actorflow.runtime.lanes.token import hand_over, shelter
+from actorflow.runtime.lanes.headroom import require_headroom
+from actorflow.runtime.lanes.thread_start import retry_later, start_thread
+from actorflow.runtime.lanes.uninterruptible import (
+    UNINTERRUPTIBLE,
+    hand_over,
+    hand_over_to_helper,
+    in_main_thread,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,7 +54,8 @@ class LoopLane:
     def claim(self, idle: list[Any]) -> bool:
         """Move a token from `idle` to the loop; return whether there was one."""
         if in_main_thread():
-            return shelter(idle, self.submit)
+            return hand_over_to_helper(idle, self.submit)
+        require_headroom()
         return hand_over(idle, self.submit)
 
     def call_soon(self, function: Callable[[], object], /) -> None:
@@ -57,7 +63,7 @@ class LoopLane:
         if self._running and self._loop is not None:
             self._loop.call_soon_threadsafe(function)
         elif in_main_thread():  # one C call: an interrupt cannot separate the two steps
-            SHELTER.post(partial(self._call_first, function))
+            UNINTERRUPTIBLE.post(partial(self._call_first, function))
         else:
             self._call_first(function)
 
@@ -66,7 +72,7 @@ class LoopLane:
         self._start()
 
     def _start(self) -> None:
-        """Start the loop, and hand over what was waiting for it. Idempotent, thread-safe."""
+        """Start the loop, and hand over the work that was waiting. Idempotent, thread-safe."""
         with self._starting:
             try:
                 loop = self._loop = self._loop or _new_event_loop()

@@ -1,14 +1,31 @@
-"""Many actors on few threads: an elastic pool.
+"""The pool: many actors on few threads.
 
-`Pool` starts with no thread at all and grows for two reasons only: work waits and there are
-fewer than `core` threads, or work waits while the existing threads sit inside handlers without
-using the processor (they block: sleep, sockets, locks). A pool that computes does not grow, because
-threads that compete for the interpreter lock make each other slower; only where every thread has
-been in one and the same handler for 0.1 s does it get one more (the next after 0.2 s, and so on),
-so that a few long computations do not hold up everybody else.
+Problem
+    Jobs of users may block (sleep, sockets, locks) or compute, and nobody says which. A pool of a
+    fixed size stands still if all its threads block. A pool that starts a thread for everything
+    that waits makes computing jobs slower, because threads compete for the interpreter lock.
 
-Where the system refuses a thread, work waits for the threads that exist, and the start is tried
-again: by the watcher, by the threads between two runs, by callers that wait, by the next submit.
+Approach
+    `Pool` starts without threads and grows for two reasons only: work waits and there are fewer
+    than `core` threads, or work waits while the existing threads sit inside handlers without using
+    the processor. A watcher thread measures that, by the CPU clock of each thread, once per
+    millisecond while work waits; otherwise it sleeps. Only if every thread has been in one and the
+    same handler for 0.1 s does a computing pool get one more (the next after 0.2 s, and so on), so
+    that a few long computations do not hold up the other actors.
+
+Invariants
+    1. Work that waits has a thread that will take it, a watcher that decides about one, or a start
+       that is pending (`retry_later`). `_attend` establishes that; a submit calls it unless a
+       thread is idle or the watcher is awake.
+    2. An idle thread announces itself in `_idle` before it waits for the queue, and a submit puts
+       its work into the queue before it looks at `_idle`. One of the two sees the other.
+    3. A thread is listed before it runs work, so the watcher knows every thread that may block.
+
+Threads
+    `submit` and `claim` may be called by any thread. In the main thread they are one C call, or go
+    through the helper thread, because an interrupt could separate the steps. If the system refuses
+    to start a thread, work waits for the existing ones, and the start is repeated: by the watcher,
+    by threads between two runs, by waiting callers, and by the next submit.
 """
 
 from __future__ import annotations
@@ -20,10 +37,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.fork import after_fork
-from actorflow.runtime.lanes.shelter import SHELTER, attend, in_main_thread
-from actorflow.runtime.lanes.starting import (
+from actorflow.runtime.lanes.headroom import require_headroom
+from actorflow.runtime.lanes.thread_start import (
     AGENTS,
     PENDING,
     RETRY_EVERY,
@@ -31,38 +49,49 @@ from actorflow.runtime.lanes.starting import (
     retry_later,
     start_thread,
 )
-from actorflow.runtime.lanes.token import exhaust, shelter
+from actorflow.runtime.lanes.uninterruptible import (
+    UNINTERRUPTIBLE,
+    attend,
+    exhaust,
+    hand_over_to_helper,
+    in_main_thread,
+)
 from actorflow.runtime.log import log
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actorflow.runtime.lanes.lane import Runnable
     from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["HERE", "POOL", "Pool", "PoolStatistics", "Seat"]
+__all__ = ["HERE", "POOL", "Pool", "PoolStatistics", "PoolThread"]
 
 _TICK = 0.001  # seconds between two looks at a stalled pool
 _QUIET_TICKS = 20  # the watcher sleeps after so many looks without waiting work
 _BUSY_SHARE = 0.5  # of one processor: above it the process computes, and a wait may be for the GIL
-_pop = list.pop  # looking it up takes long
+_pop = list.pop  # looking it up is slow
 _STUCK = 0.1  # seconds in one run each, after which a pool that computes gets another thread
 
 
-class Look(Protocol):
+class PoolCheck(Protocol):
     """Looks after threads of the pool."""
 
     def __call__(self, now: float, *, computing: bool) -> bool:
         """Look, now that the process computes, or does not; return whether anything waits."""
 
 
-class Seat:
+class PoolThread:
     """One thread of the pool, as the watcher sees it."""
 
-    __slots__ = ("clock", "cpu", "free", "next", "runs", "seen_runs", "since")
+    __slots__ = ("clock", "cpu", "free", "next", "runs", "seen_runs", "since", "stays", "waits")
 
     def __init__(self) -> None:
+        self.stays = False
+        """Whether it never ends."""
+        self.waits: Callable[[ThreadTicket, float | None], bool] | None = None
+        """How a thread of a simulation waits for a ticket."""
         self.free = False
-        """Whether it soon ends what it runs. See `Relay`."""
+        """Whether it soon ends what it runs. See `SerialLane`."""
         self.next: Runnable | None = None
         """What it runs then."""
         self.runs = 0  # runs begun
@@ -84,7 +113,7 @@ class Seat:
         """Return whether the thread has stood still since the last look."""
         try:
             cpu = 0.0 if self.clock is None else time.clock_gettime(self.clock)
-        except OSError:  # the thread has ended since its seat was found
+        except OSError:  # the thread has ended since its pool_thread was found
             return False
         same = self.runs == self.seen_runs
         still = same and cpu - self.cpu < 0.1 * _TICK
@@ -94,12 +123,12 @@ class Seat:
         return still
 
 
-class _Here(threading.local):
-    seat: Seat | None = None
+class _PoolThreadLocal(threading.local):
+    thread: PoolThread | None = None
 
 
-HERE = _Here()
-"""Its `seat` is that of this thread, if it is one of a pool."""
+HERE = _PoolThreadLocal()
+"""Its `thread` is the `PoolThread` of the current thread, or `None` outside a pool."""
 
 
 class _Effort:
@@ -135,7 +164,7 @@ class PoolStatistics:
     threads: int
     """Threads that run."""
     idle: int
-    """Those of them that wait for work."""
+    """Threads that wait for work."""
     waiting: int
     """Actors that wait for a thread."""
     runs: int
@@ -167,17 +196,17 @@ class Pool:
         self.limit = limit
         self.linger = linger
         self.name = name
-        self._looks: list[Look] = []
+        self._looks: list[PoolCheck] = []
         self._reset()
         after_fork(self._after_fork)
 
     def _reset(self) -> None:
         self._ready: queue.SimpleQueue[Runnable | None] = queue.SimpleQueue()
         self._idle: list[None] = []  # one entry for each thread that waits for work
-        self._seats: dict[int, Seat] = {}  # of threads that have started
+        self._threads: dict[int, PoolThread] = {}  # of threads that have started
         self._growing = threading.Lock()
         self._asleep: list[None] = [None]  # token: the watcher sleeps
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wakeup: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._watched = False  # the watcher has been started
         self._finished_runs = 0
         self._grown = 0
@@ -187,20 +216,22 @@ class Pool:
         if not self._idle and self._asleep and in_main_thread():
             # One C call: an interrupt cannot strike between the put and the look at the threads,
             # which would leave the runnable in a pool without threads.
-            SHELTER.post(partial(self._submit, runnable))
+            UNINTERRUPTIBLE.post(partial(self._submit, runnable))
             return
         try:
             self._ready.put(runnable)
             if not self._idle and self._asleep:
                 attend(self._attend)
         except BaseException:  # the thread that was idle may be busy by now
-            attend(self._attend)
+            UNINTERRUPTIBLE.post(self._attend)
             raise
 
     def claim(self, idle: list[Any]) -> bool:
         """Move a token from `idle` to the pool; return whether there was one. O(1), thread-safe."""
-        if not self._idle and self._asleep and in_main_thread():
-            return shelter(idle, self._submit)
+        if not self._idle and self._asleep:
+            if in_main_thread():
+                return hand_over_to_helper(idle, self._submit)
+            require_headroom()
         try:  # `hand_over`, inlined: every wake-up comes this way
             exhaust(map(self._ready.put, map(_pop, (idle,))))
             if not self._idle and self._asleep:
@@ -208,7 +239,7 @@ class Pool:
         except IndexError:
             return False
         except BaseException:  # the thread that was idle may be busy by now
-            attend(self._attend)
+            UNINTERRUPTIBLE.post(self._attend)
             raise
         return True
 
@@ -225,18 +256,18 @@ class Pool:
 
     def statistics(self) -> PoolStatistics:
         """Return the numbers of threads and of runs. Thread-safe."""
-        seats = list(self._seats.values())
+        pool_threads = list(self._threads.values())
         return PoolStatistics(
-            threads=len(seats),
+            threads=len(pool_threads),
             idle=len(self._idle),
             waiting=self._ready.qsize(),
-            runs=self._finished_runs + sum(seat.runs for seat in seats),
+            runs=self._finished_runs + sum(pool_thread.runs for pool_thread in pool_threads),
             grown=self._grown,
         )
 
     def close(self) -> None:
-        """End all threads once they have run what is waiting. For tests and short-lived pools."""
-        for _ in range(len(self._seats)):
+        """End all threads once they have run all waiting work. For tests and short-lived pools."""
+        for _ in range(len(self._threads)):
             self._ready.put(None)
 
     @property
@@ -259,7 +290,7 @@ class Pool:
         with self._growing:
             if self._idle or self._ready.empty():
                 return  # an idle thread looks at the queue again once it has taken something
-            if len(self._seats) < self.core:
+            if len(self._threads) < self.core:
                 self._add_thread()
                 return
             if not self._start_watcher():
@@ -279,9 +310,9 @@ class Pool:
             self._asleep.pop()
         except IndexError:
             return
-        self._bell.put(None)
+        self._wakeup.put(None)
 
-    def oversee(self, look: Look) -> None:
+    def oversee(self, look: PoolCheck) -> None:
         """Let the watcher call `look` at each tick; it sleeps once none returns true."""
         self._looks.append(look)
 
@@ -296,28 +327,29 @@ class Pool:
     def _grow(self, count: int) -> None:
         with self._growing:
             for _ in range(count):
-                if len(self._seats) >= self.limit or not self._add_thread():
+                if len(self._threads) >= self.limit or not self._add_thread():
                     return
 
     def _add_thread(self) -> bool:
         """Start a thread and list it; return whether the system let it start. Under the lock."""
-        number, seat = self._grown + 1, Seat()
-        if not start_thread(self._work, number, seat, name=f"{self.name}-{number}"):
+        number, pool_thread = self._grown + 1, PoolThread()
+        if not start_thread(self._work, number, pool_thread, name=f"{self.name}-{number}"):
             retry_later(self._attend)
             return False
         self._grown = number
-        self._seats[number] = seat
+        self._threads[number] = pool_thread
         return True
 
-    def _work(self, number: int, seat: Seat) -> None:
+    def _work(self, number: int, pool_thread: PoolThread) -> None:
         with self._growing:  # it is listed by now, so that nothing runs in a thread that is not
             pass
         if hasattr(time, "pthread_getcpuclockid"):
-            seat.clock = time.pthread_getcpuclockid(threading.get_ident())
-        HERE.seat = seat
+            pool_thread.clock = time.pthread_getcpuclockid(threading.get_ident())
+        HERE.thread = pool_thread
         ready, idle = self._ready, self._idle
         get = ready.get
-        patience = None if number <= self.core else self.linger
+        pool_thread.stays = number <= self.core
+        patience = None if pool_thread.stays else self.linger
         while True:
             idle.append(None)
             try:
@@ -335,16 +367,16 @@ class Pool:
             if self._asleep and not idle and not ready.empty():
                 self._attend()
             while runnable is not None:
-                seat.perform(runnable)
-                runnable, seat.next = seat.next, None  # what it has kept meanwhile
-        HERE.seat = None
+                pool_thread.perform(runnable)
+                runnable, pool_thread.next = pool_thread.next, None  # what it has kept meanwhile
+        HERE.thread = None
         with self._growing:
-            if self._seats.pop(number, None) is not None:  # else the thread was left by a fork
-                self._finished_runs += seat.runs
+            if self._threads.pop(number, None) is not None:  # else the thread was left by a fork
+                self._finished_runs += pool_thread.runs
 
     def _watch(self) -> None:
         while True:
-            self._bell.get()
+            self._wakeup.get()
             quiet = 0
             effort = _Effort()
             while quiet < _QUIET_TICKS:
@@ -360,7 +392,7 @@ class Pool:
                 quiet = 0
                 self._consider(waiting, now, computing=computing)
             self._asleep.append(None)
-            # What came after the last look has found the watcher awake, and woken nobody.
+            # Work submitted since the last look found the watcher awake, and woke no thread.
             now = time.monotonic()
             if any(look(now, computing=True) for look in self._looks):
                 self._wake_watcher()
@@ -368,16 +400,18 @@ class Pool:
                 self._attend()
 
     def _consider(self, waiting: int, now: float, *, computing: bool) -> None:
-        seats = list(self._seats.values())
-        still = [seat for seat in seats if seat.look(now)]
-        if len(seats) < self.core:
+        pool_threads = list(self._threads.values())
+        still = [pool_thread for pool_thread in pool_threads if pool_thread.look(now)]
+        if len(pool_threads) < self.core:
             self._grow(1)
-        elif len(still) == len(seats) and not computing:
-            self._grow(min(waiting, len(seats)))
-        elif all(now - seat.since > _STUCK * (len(seats) - self.core + 1) for seat in seats):
-            # They compute, or wait for the interpreter lock, and each for long: others must not
-            # wait for the end of that. But more threads make each of them slower, so it takes
-            # longer each time.
+        elif len(still) == len(pool_threads) and not computing:
+            self._grow(min(waiting, len(pool_threads)))
+        elif all(
+            now - pool_thread.since > _STUCK * (len(pool_threads) - self.core + 1)
+            for pool_thread in pool_threads
+        ):
+            # All threads are CPU-bound; start one more so that other work is not starved. More
+            # threads make each of them slower, so wait longer each time.
             self._grow(1)
 
     def _after_fork(self) -> None:

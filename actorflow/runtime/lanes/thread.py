@@ -7,12 +7,22 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.fork import after_fork
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
-from actorflow.runtime.lanes.starting import PENDING, RETRY_EVERY, retry, retry_later, start_thread
-from actorflow.runtime.lanes.token import hand_over, shelter
+from actorflow.runtime.lanes.thread_start import (
+    PENDING,
+    RETRY_EVERY,
+    retry,
+    retry_later,
+    start_thread,
+)
+from actorflow.runtime.lanes.uninterruptible import (
+    UNINTERRUPTIBLE,
+    hand_over,
+    hand_over_to_helper,
+    in_main_thread,
+)
 from actorflow.runtime.log import log
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Runnable
@@ -24,7 +34,7 @@ __all__ = ["ThreadLane"]
 class ThreadLane:
     """A thread of its own for one actor (`executor="thread"`), started with its first run.
 
-    In a forked child the lane is as new: without a thread, and without what was submitted.
+    In a forked child the lane is as new: without a thread, and without earlier submissions.
     """
 
     can_help = False
@@ -44,7 +54,7 @@ class ThreadLane:
         if self._started:
             self._ready.put(runnable)
         elif in_main_thread():  # one C call: an interrupt cannot separate the two steps
-            SHELTER.post(partial(self._submit_first, runnable))
+            UNINTERRUPTIBLE.post(partial(self._submit_first, runnable))
         else:
             self._submit_first(runnable)
 
@@ -52,7 +62,7 @@ class ThreadLane:
         """Move a token from `idle` to this lane; return whether there was one."""
         if self._started:
             return hand_over(idle, self._ready.put)
-        return shelter(idle, self._submit_first)
+        return hand_over_to_helper(idle, self._submit_first)
 
     def _submit_first(self, runnable: Runnable) -> None:
         self._ready.put(runnable)
@@ -68,7 +78,7 @@ class ThreadLane:
                 retry_later(self._start)
 
     def release(self) -> None:
-        """End the thread once it has run what was submitted before."""
+        """End the thread once it has run all earlier submissions."""
         self._ready.put(None)
 
     def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a family asks of its supervisor, and what it answers to those who ask it something.
+"""The actions that a family requests from its supervisor, and its answers to requests.
 
 A `Family` never starts, stops, waits or logs. It returns a list of *actions*, which the supervisor
 performs in order, and *answers* to the requests that it was asked for.
@@ -21,20 +21,20 @@ __all__ = [
     "SHUTDOWN",
     "Action",
     "Answer",
-    "Done",
+    "ChildStarted",
     "Exit",
     "Ignored",
     "Incarnation",
-    "Log",
+    "LogAction",
     "LogKind",
     "Ready",
-    "Refused",
     "Release",
     "Reply",
+    "RequestDenied",
+    "RequestDone",
     "RequestRefusal",
     "ScheduleRetry",
     "StartChild",
-    "Started",
     "StopChildren",
     "Why",
 ]
@@ -94,7 +94,7 @@ class RequestRefusal(Enum):
 # Answers to requests
 
 
-class Started(Struct, frozen=True):
+class ChildStarted(Struct, frozen=True):
     """The child is running; `extra` is what its start returned besides the ref."""
 
     ref: Incarnation
@@ -105,11 +105,11 @@ class Ignored(Struct, frozen=True):
     """The child's start chose not to run; it is kept as stopped, unless temporary or dynamic."""
 
 
-class Done(Struct, frozen=True):
+class RequestDone(Struct, frozen=True):
     """The request was carried out."""
 
 
-class Refused(Struct, frozen=True):
+class RequestDenied(Struct, frozen=True):
     """The request was refused, and nothing has changed."""
 
     why: RequestRefusal
@@ -117,7 +117,7 @@ class Refused(Struct, frozen=True):
     reason: ExitReason | None = None
 
 
-Answer: TypeAlias = Started | Ignored | Done | Refused
+Answer: TypeAlias = ChildStarted | Ignored | RequestDone | RequestDenied
 
 
 # Actions
@@ -160,7 +160,7 @@ class Release(Struct, frozen=True):
 
 
 class ScheduleRetry(Struct, frozen=True):
-    """Pass this very object to `retry()` after `after` seconds, behind what has arrived by then.
+    """Pass this very object to `retry()` after `after` seconds, behind earlier messages.
 
     It need not be cancelled: a retry that is out of date does nothing.
     """
@@ -188,7 +188,7 @@ class Exit(Struct, frozen=True):
     why: Why
 
 
-class Log(Struct, frozen=True):
+class LogAction(Struct, frozen=True):
     """Log this, together with the name of the supervisor."""
 
     kind: LogKind
@@ -201,4 +201,6 @@ class Log(Struct, frozen=True):
     """PROGRESS only: the start was requested, so it is logged at debug level."""
 
 
-Action: TypeAlias = StartChild | StopChildren | Release | ScheduleRetry | Reply | Ready | Exit | Log
+Action: TypeAlias = (
+    StartChild | StopChildren | Release | ScheduleRetry | Reply | Ready | Exit | LogAction
+)

@@ -1,12 +1,13 @@
 """A running supervisor: an actor that performs what its `Family` decides.
 
-It starts children, asks them to stop and kills those that do not, is notified of their ends, keeps
-the timers, answers callers and logs. Being an actor, it handles one event after another, on a lane.
+It starts children, asks them to stop and kills them if they do not, is notified of their ends,
+keeps the timers, answers callers and logs. Being an actor, it handles one event after another, on
+a lane.
 
 Only `kill` reaches in from outside: it ends the supervisor in the caller's thread, whatever the
 supervisor is doing. So code that registers something (a child, a caller, a timer) checks afterwards
-whether the supervisor is still alive, and `_clean_up` looks at what is registered after the exit
-reason was set. Either way, nothing that is registered is forgotten.
+whether the supervisor is still alive, and `_clean_up` looks at the registrations after the exit
+reason was set. Either way, no registration is forgotten.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 from pykka._envelope import Envelope
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.actor.actor import Actor
 from actorflow.runtime.actor.lifespan import Lifespan, Mailbox
 from actorflow.runtime.errors import RequestRefused, StartFailed, UnknownWorker, WorkerStopped
@@ -35,29 +37,28 @@ from actorflow.runtime.exits import (
 )
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.log import log
-from actorflow.runtime.registry import ROSTER, forget_name
+from actorflow.runtime.registry import ACTORS, forget_name, show_name
 from actorflow.runtime.supervision.actions import (
     Answer,
     Exit,
-    Log,
+    LogAction,
     LogKind,
     Ready,
-    Refused,
     Release,
     Reply,
+    RequestDenied,
     RequestRefusal,
     ScheduleRetry,
     StartChild,
     StopChildren,
     Why,
 )
-from actorflow.runtime.supervision.callers import Caller, Callers
+from actorflow.runtime.supervision.callers import Caller, PendingCallers
 from actorflow.runtime.supervision.children import ChildInfo
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.handles import IGNORE, handle_for
 from actorflow.runtime.supervision.spec import BadChild, Child, Strategy
 from actorflow.runtime.worker.ref import WorkerRef
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -169,7 +170,7 @@ class _Handles:
         """Return the ref of the newest worker of that id.
 
         Raises:
-            UnknownWorker: there is none. O(n).
+            UnknownWorker: no child has that id. O(n).
 
         """
         try:
@@ -211,7 +212,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         self.why: Why | None = None
         """Which decision ended it."""
         self._starters: list[ThreadTicket] = []  # atomic: the thread that pops it resolves it
-        self.callers = Callers()
+        self.callers = PendingCallers()
         self._round = 0  # the round of stops that `_deadlines` belong to
         self._deadlines: list[Timer] = []
         self._retries: dict[Hashable, Timer] = {}
@@ -235,7 +236,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
     def begin(self, starter: ThreadTicket) -> None:
         """Start the children; `starter` is resolved when they are up. Called once."""
         self._starters.append(starter)
-        ROSTER.add(self)
+        ACTORS.add(self)
         self.mailbox.open()
         self._post(self._begin)
 
@@ -262,7 +263,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         self._perform(self.family.shutdown(reason))
 
     def _finish_stop(self) -> None:
-        """Stop the children on pykka's stop message, too."""
+        """Stop the children, also on pykka's stop message."""
         self._leave(self._stopping or Normal())
 
     def _child_ended(self, running: RunningChild, reason: ExitReason) -> None:
@@ -342,7 +343,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
 
     def _reply(self, caller: Caller, answer: Answer) -> None:
         answer = self.shown(answer)
-        if not isinstance(answer, Refused):
+        if not isinstance(answer, RequestDenied):
             self.callers.answer(caller, answer)
             return
         method, args = caller.asked
@@ -376,7 +377,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
                     self._resolve_starter(None)
                 case Exit(reason, why):
                     self._end(reason, why)
-                case Log():
+                case LogAction():
                     self._log(action)
 
     def _start_child(self, key: Hashable, child: Child) -> list[Action]:
@@ -409,7 +410,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         for running in stop.refs:
             running.handle.stop(stop.reason, final=stop.final)
         if stop.shutdown < math.inf:
-            # The timer knows the round, not the children: those that have ended can be freed.
+            # The timer refers to the round, not the children, so that ended ones can be freed.
             self._round = self.family.round
             overdue = partial(self._overdue, stop.shutdown, self._round)
             timer = self.clock.call_at(
@@ -453,6 +454,8 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
             starter = self._starters.pop()
         except IndexError:
             return
+        if self.name is not None and error is None:
+            show_name(self.name)
         starter.resolve(error)
 
     def _end(self, reason: ExitReason, why: Why) -> None:
@@ -468,7 +471,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
             failure.__cause__ = _cause(reason)
             starter.resolve(failure)
 
-    def _log(self, event: Log) -> None:
+    def _log(self, event: LogAction) -> None:
         level, write, text = _LOG[event.kind]
         if event.requested:
             level, write = logging.DEBUG, log.debug
@@ -484,7 +487,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
             facts["reason"] = event.reason.describe()
         if event.ref is not None:
             facts["ref"] = repr(event.ref)
-        with contextlib.suppress(Exception):  # of a user's log handler: the supervisor goes on
+        with contextlib.suppress(Exception):  # raised by a log handler: the supervisor goes on
             write(text, **facts)
 
     # Ending.
@@ -494,7 +497,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         self.die(Killed())
 
     def _clean_up(self, _ref: Any, _reason: ExitReason) -> None:
-        """End what is left: something is only after a kill or a crash. In any thread."""
+        """End the remaining children, which exist only after a kill or a crash. Thread-safe."""
         if self.name is not None:
             forget_name(self.name, self.actor_ref)
         self._cancel_if_ended()

@@ -9,7 +9,7 @@ from actorflow.runtime.worker.tickets import ThreadTicket
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Caller", "Callers"]
+__all__ = ["Caller", "PendingCallers"]
 
 
 class Caller(ThreadTicket):
@@ -23,7 +23,7 @@ class Caller(ThreadTicket):
         """The request and its arguments, for the text of an error."""
 
 
-class Callers:
+class PendingCallers:
     """A set of callers. Thread-safe: the thread that removes a caller answers it."""
 
     __slots__ = ("_waiting",)

@@ -1,6 +1,6 @@
 """The children of one supervisor, and the plans that change them, one at a time.
 
-`Children` keeps the books: in start order, by key and by incarnation.
+`Children` records them in start order, by key and by incarnation.
 
 A *plan* is a generator: it yields the action that it waits for, a start or a round of stops, and is
 sent the outcome. Everything else it does at once. So a plan reads like a blocking function, but
@@ -21,9 +21,9 @@ from actorflow.runtime.exits import FailedToStart, GaveUp, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
     SHUTDOWN,
     Answer,
-    Done,
-    Log,
+    LogAction,
     Release,
+    RequestDone,
     StartChild,
     StopChildren,
 )
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from actorflow.runtime.supervision.spec import Child, RestartType
 
 __all__ = [
+    "ChildCounts",
     "ChildInfo",
+    "ChildRecord",
     "ChildState",
     "Children",
-    "Counts",
-    "OutOfTurn",
+    "ImpossibleReport",
     "Phase",
     "Plan",
     "Planner",
-    "Record",
     "Request",
     "Round",
 ]
@@ -84,7 +84,7 @@ class ChildInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ChildCounts:
     """The number of children by kind. A dynamic supervisor with a template has one spec."""
 
     specs: int
@@ -100,7 +100,7 @@ _HAS_REF = (*_ALIVE, ChildState.EXITED)
 
 
 @dataclass(slots=True, eq=False)
-class Record:
+class ChildRecord:
     """One child over all its incarnations. Only `Children` changes its state."""
 
     key: Hashable
@@ -158,9 +158,9 @@ class Children:
     )
 
     def __init__(self) -> None:
-        self._by_key: dict[Hashable, Record] = {}
-        self._by_ref: dict[Incarnation, Record] = {}
-        self._ended: dict[Record, Incarnation] = {}  # by child, the last one, until released
+        self._by_key: dict[Hashable, ChildRecord] = {}
+        self._by_ref: dict[Incarnation, ChildRecord] = {}
+        self._ended: dict[ChildRecord, Incarnation] = {}  # by child, the last one, until released
         self._restarting = 0
         self._active = 0
         self._supervisors = 0
@@ -170,55 +170,55 @@ class Children:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[ChildRecord]:
         return iter(self._by_key.values())
 
-    def __reversed__(self) -> Iterator[Record]:
+    def __reversed__(self) -> Iterator[ChildRecord]:
         return reversed(self._by_key.values())
 
-    def __contains__(self, record: Record) -> bool:
+    def __contains__(self, record: ChildRecord) -> bool:
         return self._by_key.get(record.key) is record
 
-    def find(self, key: Hashable) -> Record | None:
+    def find(self, key: Hashable) -> ChildRecord | None:
         """Return the record with that key."""
         return self._by_key.get(key)
 
-    def find_ref(self, ref: Incarnation) -> Record | None:
+    def find_ref(self, ref: Incarnation) -> ChildRecord | None:
         """Return the record of an incarnation, also of the last one of a RESTARTING child."""
         return self._by_ref.get(ref)
 
-    def snapshot(self) -> list[Record]:
+    def snapshot(self) -> list[ChildRecord]:
         """Return all records, in order. Thread-safe: one C call. O(n)."""
         return list(self._by_key.values())
 
-    def since(self, record: Record) -> list[Record]:
+    def since(self, record: ChildRecord) -> list[ChildRecord]:
         """Return the record and those after it, in order. O(as many)."""
         later = list(takewhile(lambda other: other is not record, reversed(self)))
         return [record, *reversed(later)]
 
-    def counts(self) -> Counts:
+    def counts(self) -> ChildCounts:
         """Return the counts; `specs` is the number of records."""
-        return Counts(
+        return ChildCounts(
             specs=len(self),
             active=self._active,
             supervisors=self._supervisors,
             workers=len(self) - self._supervisors,
         )
 
-    def add(self, record: Record) -> None:
+    def add(self, record: ChildRecord) -> None:
         """Append a new record, which has no ref yet."""
         self._by_key[record.key] = record
         self._supervisors += record.child.type is ChildType.SUPERVISOR
         self._count(record, 1)
 
-    def remove(self, record: Record) -> None:
+    def remove(self, record: ChildRecord) -> None:
         """Forget a record. The others keep their order."""
         del self._by_key[record.key]
         self._supervisors -= record.child.type is ChildType.SUPERVISOR
         self._count(record, -1)
         self._unbind(record)
 
-    def move(self, record: Record, state: ChildState) -> None:
+    def move(self, record: ChildRecord, state: ChildState) -> None:
         """Change the state. A record that becomes STOPPED loses its ref."""
         self._count(record, -1)
         record.state = state
@@ -226,7 +226,7 @@ class Children:
         if state is ChildState.STOPPED:
             self._unbind(record)
 
-    def bind(self, record: Record, ref: Incarnation, now: float) -> None:
+    def bind(self, record: ChildRecord, ref: Incarnation, now: float) -> None:
         """Set a new incarnation, which is now RUNNING."""
         self._unbind(record)
         self._ended.pop(record, None)
@@ -236,11 +236,11 @@ class Children:
         self._by_ref[ref] = record
         self.move(record, ChildState.RUNNING)
 
-    def take_released(self, *, leaving: bool) -> Sequence[tuple[Record, Incarnation]]:
+    def take_released(self, *, leaving: bool) -> Sequence[tuple[ChildRecord, Incarnation]]:
         """Return the children that ended and will not be restarted, with their incarnations.
 
         Each is returned once. A child that was suspended for a restart which is still pending is
-        kept, unless the family is leaving. O(those that ended).
+        kept, unless the family is leaving. O(ended children).
         """
         if not self._ended:
             return ()
@@ -257,13 +257,13 @@ class Children:
             del self._ended[record]
         return released
 
-    def _unbind(self, record: Record) -> None:
+    def _unbind(self, record: ChildRecord) -> None:
         if record.ref is not None:
             self._ended[record] = record.ref
             del self._by_ref[record.ref]
             record.ref = None
 
-    def _count(self, record: Record, one: int) -> None:
+    def _count(self, record: ChildRecord, one: int) -> None:
         if record.state in _ALIVE:
             self._active += one
         elif record.state is ChildState.RESTARTING:
@@ -327,12 +327,12 @@ class Phase(Enum):
     GONE = auto()
 
 
-class OutOfTurn(ActorflowError, RuntimeError):
+class ImpossibleReport(ActorflowError, RuntimeError):
     """A family was given a report that cannot be true: a bug in the supervisor around it."""
 
 
 class Planner:
-    """Runs plans one after another over the same children, and queues those that wait.
+    """Runs plans one after another over the same children, and queues waiting ones.
 
     Methods that can resume a plan return the resulting actions; all others add to them.
     """
@@ -362,7 +362,7 @@ class Planner:
         self._queue: deque[Plan] = deque()
         self._last: Plan | None = None
         self._out: list[Action] = []
-        self._starting: Record | None = None
+        self._starting: ChildRecord | None = None
         self._stops = 0
         self._rounds = 0
 
@@ -372,7 +372,7 @@ class Planner:
 
     @property
     def round(self) -> int:
-        """The number of the round of stops under way; 0 if there is none."""
+        """The number of the current round of stops; 0 outside of one."""
         return self._rounds if self._stops else 0
 
     @property
@@ -390,18 +390,20 @@ class Planner:
     def log(
         self,
         kind: LogKind,
-        record: Record,
+        record: ChildRecord,
         reason: ExitReason | None = None,
         *,
         requested: bool = False,
     ) -> None:
-        """Add the log of what became of a child."""
-        self.say(Log(kind, record.child, record.ref, reason, record.restarts, requested=requested))
+        """Add the log of what happened to a child."""
+        self.say(
+            LogAction(kind, record.child, record.ref, reason, record.restarts, requested=requested)
+        )
 
     def submit(self, plan: Plan) -> list[Action]:
         """Run a plan as soon as those before it are done."""
         if self.phase is Phase.NEW:
-            raise OutOfTurn("this family has not begun; call begin() first")
+            raise ImpossibleReport("this family has not begun; call begin() first")
         self._queue.append(plan)
         return self.go_on()
 
@@ -417,15 +419,15 @@ class Planner:
             self._last = last
 
     def go_on(self) -> list[Action]:
-        """Run what there is to run, unless a plan waits for a report."""
+        """Run the pending plans, unless one waits for a report."""
         return self._flush() if self._plan else self._resume(None)
 
-    def starting(self, key: Hashable) -> Record:
-        """Return the child whose start is waited for; raise `OutOfTurn` if that is not `key`."""
+    def starting(self, key: Hashable) -> ChildRecord:
+        """Return the child that is starting; raise `ImpossibleReport` if its key is not `key`."""
         record = self._starting
         if record is None or record.key != key:
             waited = "no start is" if record is None else f"the start of {record.key!r} is"
-            raise OutOfTurn(f"the start of {key!r} was reported, but {waited} waited for")
+            raise ImpossibleReport(f"the start of {key!r} was reported, but {waited} waited for")
         return record
 
     def start_done(self, answer: Answer) -> list[Action]:
@@ -438,7 +440,7 @@ class Planner:
         self._stops -= 1
         if self.leaving is not None:
             self._release()  # now, not after the round: nothing will be restarted any more
-        return self._flush() if self._stops else self._resume(Done())
+        return self._flush() if self._stops else self._resume(RequestDone())
 
     def _resume(self, answer: Answer | None) -> list[Action]:
         while True:
@@ -481,7 +483,7 @@ class Planner:
         if isinstance(step, StartChild):
             record = self.children.find(step.key)
             if record is None:
-                raise OutOfTurn(f"there is no child {step.key!r} to start")
+                raise ImpossibleReport(f"there is no child {step.key!r} to start")
             self._starting = record
             self.children.move(record, ChildState.STARTING)
             self._out.append(step)
@@ -491,7 +493,7 @@ class Planner:
             for ref in stop.refs:
                 record = self.children.find_ref(ref)
                 if record is None:
-                    raise OutOfTurn(f"there is no child {ref!r} to stop")
+                    raise ImpossibleReport(f"there is no child {ref!r} to stop")
                 self.children.move(record, ChildState.STOPPING)
             self._stops += len(stop.refs)
         self._out.extend(step)

@@ -65,30 +65,30 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.exits import Crash, FailedToStart, GaveUp, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
+    ChildStarted,
     Ignored,
     LogKind,
     Ready,
-    Refused,
+    RequestDenied,
     RequestRefusal,
     ScheduleRetry,
     StartChild,
-    Started,
     Why,
 )
 from actorflow.runtime.supervision.children import (
+    ChildRecord,
     Children,
     ChildState,
-    OutOfTurn,
+    ImpossibleReport,
     Phase,
     Planner,
-    Record,
 )
 from actorflow.runtime.supervision.requests import Requests
 from actorflow.runtime.supervision.spec import BadChild, Child, Flags, RestartType, Strategy
 from actorflow.runtime.supervision.stops import Stops
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -135,6 +135,10 @@ class RestartWindow:
         self._forget(now)
         return len(self._times)
 
+    def count(self, now: float) -> int:
+        """Return the same, and change nothing: for other threads. O(limit)."""
+        return sum(1 for each in list(self._times) if now - each <= self.within)
+
     def check(self) -> None:
         """Raise AssertionError if the window is not in order or too long. O(limit)."""
         times = list(self._times)
@@ -151,7 +155,7 @@ class RestartWindow:
 class Restarts:
     """What the flags mean for a child that has ended: every plan that starts children.
 
-    As in OTP's supervisor, in what is done and in which order; only the back-off goes beyond it.
+    As in OTP's supervisor, with the same steps in the same order; only the back-off is new.
     """
 
     __slots__ = (
@@ -162,8 +166,8 @@ class Restarts:
         "_shared_fate",
         "_stops",
         "_tickets",
-        "_window",
         "count",
+        "window",
     )
 
     def __init__(
@@ -181,7 +185,8 @@ class Restarts:
         self._draw = draw
         self._shared_fate = flags.strategy in {Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE}
         self._tickets = itertools.count(1)
-        self._window = RestartWindow(flags.max_restarts, flags.within)
+        self.window = RestartWindow(flags.max_restarts, flags.within)
+        """The recent restarts, which `max_restarts` limits."""
         self.count = 0
         """Attempts to restart since the beginning."""
 
@@ -189,7 +194,7 @@ class Restarts:
         """Start all children in order; stop them again, in reverse, if one does not start."""
         for record in list(self._children):
             answer = yield from self.start(record)
-            if isinstance(answer, Refused) and answer.reason is not None:
+            if isinstance(answer, RequestDenied) and answer.reason is not None:
                 self._stops.retire(record)
                 detail = FailedToStart(record.child.id, answer.reason)
                 self._stops.leave(Shutdown(detail), Why.START_FAILED)
@@ -198,7 +203,7 @@ class Restarts:
             self._planner.phase = Phase.UP
             self._planner.say(Ready())
 
-    def after_exit(self, record: Record, ref: Incarnation) -> Plan:
+    def after_exit(self, record: ChildRecord, ref: Incarnation) -> Plan:
         """Handle the end of a child that ended by itself. O(1) besides the restart."""
         if (
             self._planner.leaving is not None
@@ -236,22 +241,22 @@ class Restarts:
         ):
             yield from self._attempt(record)
 
-    def start(self, record: Record, *, requested: bool = False) -> Request:
-        """Start one child. If that fails, the calling plan decides what becomes of the record."""
+    def start(self, record: ChildRecord, *, requested: bool = False) -> Request:
+        """Start one child. If that fails, the calling plan decides what happens to the record."""
         answer = yield StartChild(record.key, record.child)
-        if isinstance(answer, Started):
+        if isinstance(answer, ChildStarted):
             self._planner.log(LogKind.PROGRESS, record, requested=requested)
         elif isinstance(answer, Ignored):
             self._stops.retire(record)
-        elif isinstance(answer, Refused):
+        elif isinstance(answer, RequestDenied):
             record.failure = answer.reason
             if not requested:
                 self._planner.log(LogKind.START_ERROR, record, answer.reason)
         return answer
 
-    def _attempt(self, culprit: Record) -> Plan:
-        """Restart the culprit and those that share its fate, if the limit allows one more."""
-        if not self._window.admit(self._planner.now):
+    def _attempt(self, culprit: ChildRecord) -> Plan:
+        """Restart the culprit and its group, if the limit allows one more restart."""
+        if not self.window.admit(self._planner.now):
             self._give_up(culprit)
             return
         self.count += 1
@@ -266,32 +271,32 @@ class Restarts:
                 continue  # it was temporary
             record.restarts += 1
             answer = yield from self.start(record)
-            if isinstance(answer, Refused):
+            if isinstance(answer, RequestDenied):
                 self._children.move(record, ChildState.RESTARTING)
                 yield from self._try_again(record)
                 return
 
-    def _affected(self, record: Record) -> list[Record]:
+    def _affected(self, record: ChildRecord) -> list[ChildRecord]:
         if self._flags.strategy is Strategy.ONE_FOR_ALL:
             return list(self._children)
         if self._flags.strategy is Strategy.REST_FOR_ONE:
             return self._children.since(record)
         return [record]
 
-    def _give_up(self, culprit: Record) -> None:
+    def _give_up(self, culprit: ChildRecord) -> None:
         self._planner.log(LogKind.TOO_MANY_RESTARTS, culprit, culprit.failure)
         gave_up = GaveUp(
             child=culprit.child.id,
             reason=culprit.failure or Normal(),
-            restarts=self._window.recent(self._planner.now) + 1,
+            restarts=self.window.recent(self._planner.now) + 1,
             max_restarts=self._flags.max_restarts,
             within=self._flags.within,
         )
         self._stops.retire(culprit)
         self._stops.leave(Shutdown(gave_up), Why.TOO_MANY_RESTARTS)
 
-    def _try_again(self, record: Record) -> Plan:
-        """Schedule a retry behind what has arrived by then; with a back-off, after a while.
+    def _try_again(self, record: ChildRecord) -> Plan:
+        """Schedule a retry behind earlier messages; with a back-off, after a while.
 
         With a back-off, the children that depend on this one are stopped before the wait, not
         after it. Without one they are left as they are, as in OTP, and the retry stops them.
@@ -309,7 +314,7 @@ class Restarts:
 
     def check(self) -> None:
         """Raise AssertionError if the window of restarts is not in order. O(limit)."""
-        self._window.check()
+        self.window.check()
 
 
 class Family:
@@ -360,14 +365,16 @@ class Family:
                 f"two children have the id {brief(child.id)}; ids are unique within a supervisor"
             )
         else:
-            self.children.add(Record(child.id, child))
+            self.children.add(ChildRecord(child.id, child))
 
     # Reports from the shell
 
     def begin(self, *, now: float) -> list[Action]:
         """Start the children in order. Leads to `Ready`, or to `Exit` if one does not start."""
         if self.phase is not Phase.NEW:
-            raise OutOfTurn(f"begin() is called once and first; this family is {self.phase.name}")
+            raise ImpossibleReport(
+                f"begin() is called once and first; this family is {self.phase.name}"
+            )
         self.planner.phase = Phase.STARTING
         self.planner.now = now
         return self.planner.submit(self.restarts.boot())
@@ -378,7 +385,9 @@ class Family:
         """Report that the start of `key` returned a running child, and perhaps an extra value."""
         record = self.planner.starting(key)
         if ref is None:
-            raise OutOfTurn(f"None is not a ref; use start_ignored({key!r}) if nothing is running")
+            raise ImpossibleReport(
+                f"None is not a ref; use start_ignored({key!r}) if nothing is running"
+            )
         other = self.children.find_ref(ref)
         if other is not None:
             mistake = BadChild(
@@ -391,7 +400,7 @@ class Family:
         if record.child.restart is RestartType.TEMPORARY:
             # It will not be restarted, so the arguments of its start can be freed.
             record.child = self.template or record.child.with_arguments((), {})
-        return self.planner.start_done(Started(ref, extra))
+        return self.planner.start_done(ChildStarted(ref, extra))
 
     def start_ignored(self, key: Hashable, *, now: float) -> list[Action]:
         """Report that the start of `key` chose not to run anything."""
@@ -403,7 +412,7 @@ class Family:
         """Report that the start of `key` raised, or returned something that is not a child."""
         self.planner.starting(key)
         self.planner.now = now
-        return self.planner.start_done(Refused(RequestRefusal.START_FAILED, reason=reason))
+        return self.planner.start_done(RequestDenied(RequestRefusal.START_FAILED, reason=reason))
 
     def exited(self, ref: Incarnation, reason: ExitReason, *, now: float) -> list[Action]:
         """Report that an incarnation ended, by itself or because it was stopped.
@@ -446,7 +455,7 @@ class Family:
 
     @property
     def round(self) -> int:
-        """The number of the round of stops under way; 0 if there is none."""
+        """The number of the current round of stops; 0 outside of one."""
         return self.planner.round
 
     def stopping(self, shutdown: Grace) -> list[Incarnation]:

@@ -3,7 +3,7 @@
 A handle outlives the incarnations of its child: `start` is called for each of them. An actor is
 made anew each time. A worker is a pair: its incarnation is the executor, while the accumulator,
 with what it holds, and the `WorkerRef` stay until the family releases the child. So its handle is
-with the pair, in `worker/pair/life.py`, and supervision knows nothing of accumulators.
+with the pair, in `worker/port.py`, and supervision knows nothing of accumulators.
 
 All of this runs in the supervisor's turn, unless a docstring says that it is thread-safe.
 """
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.supervision.spec import BadChild
 from actorflow.runtime.worker.options import check_state
-from actorflow.runtime.worker.pair.life import WorkerHandle
+from actorflow.runtime.worker.port import WorkerHandle
 from actorflow.runtime.worker.spec import Worker, launch
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -63,7 +63,7 @@ class ChildHandle(Protocol):
         """Ask the child to stop, and return at once. Does nothing if it has ended.
 
         Not `final`: it will be started again. `final`, for a child whose incarnation has ended:
-        free what was kept for the next one. Thread-safe.
+        free the data kept for the next one. Thread-safe.
         """
 
     def kill(self) -> None:
@@ -132,14 +132,14 @@ def handle_for(child: Child, owner: Lifespan) -> ChildHandle:
 def _launch(
     owner: Lifespan, child: Child, executor_ended: Callable[[ExitReason], None]
 ) -> WorkerRef:
-    """Start a worker that is a child; `executor_ended` is told of the end of each executor."""
+    """Start a worker that is a child; `executor_ended` is called at the end of each executor."""
     if child.args:
         raise BadChild(_no_arguments(child))
     spec: Worker = child.start  # type: ignore[assignment]
     worker = (spec.with_options(**child.kwargs) if child.kwargs else spec).make()
     check_state(worker.actor.value)
     # Before it runs: a crash must leave the accumulator alone, and its job may call us.
-    worker.actor.life.supervise(executor_ended, owner, child.id)
+    worker.actor.lifecycle.supervise(executor_ended, owner, child.id)
     launch(worker)
     return worker
 
@@ -167,7 +167,7 @@ def is_child(actor: Any, child: Hashable) -> bool:
 def life_of(actor: Any) -> Any:
     """Return what knows the supervisor of whatever is running: an actor, or a worker's code."""
     pair = getattr(actor, "pair", None)
-    return actor if pair is None else pair.life
+    return actor if pair is None else pair.lifecycle
 
 
 def _has_extra(outcome: Any) -> bool:

@@ -9,13 +9,13 @@ import threading
 from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadOption, StartFailed
 from actorflow.runtime.exits import Crash, Killed, Normal, Shutdown
 from actorflow.runtime.log import log
 from actorflow.runtime.supervision.actions import Why
 from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,7 +89,7 @@ def _is_span(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-class _Event(Enum):
+class _ForegroundEvent(Enum):
     SIGNAL = auto()
     STARTED = auto()
     DEADLINE = auto()
@@ -105,7 +105,7 @@ class _Foreground:
 
     def __init__(self, deadline: float | None) -> None:
         self._deadline = deadline
-        self._events: queue.SimpleQueue[_Event | BaseException] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[_ForegroundEvent | BaseException] = queue.SimpleQueue()
         self._tree: SupervisorRef | None = None
         self._timer: Timer | None = None
         self._signals = 0
@@ -113,7 +113,7 @@ class _Foreground:
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
         """Queue a signal. In the main thread, between any two bytecodes."""
-        self._events.put(_Event.SIGNAL)
+        self._events.put(_ForegroundEvent.SIGNAL)
 
     def run(self, tree: Supervisor | SupervisorRef) -> ExitCode:
         """Start the tree if necessary, and wait for its end."""
@@ -124,7 +124,7 @@ class _Foreground:
             ).start()
         else:
             self._tree = tree
-            self._events.put(_Event.STARTED)
+            self._events.put(_ForegroundEvent.STARTED)
         while (code := self._handle(self._next())) is None:
             pass
         return code
@@ -136,7 +136,7 @@ class _Foreground:
         if self._tree is not None:
             self._tree.unwatch(self._on_end)
 
-    def _next(self) -> _Event | BaseException:
+    def _next(self) -> _ForegroundEvent | BaseException:
         """Return the next event. A signal that arrives just before a wait does not end the wait."""
         while True:
             with contextlib.suppress(queue.Empty):
@@ -148,22 +148,22 @@ class _Foreground:
         except BaseException as error:  # noqa: BLE001 - raised in the main thread
             self._events.put(error)
         else:
-            self._events.put(_Event.STARTED)
+            self._events.put(_ForegroundEvent.STARTED)
 
-    def _handle(self, event: _Event | BaseException) -> ExitCode | None:
+    def _handle(self, event: _ForegroundEvent | BaseException) -> ExitCode | None:
         """Handle an event; return the exit code if that was the end."""
         match event:
-            case _Event.SIGNAL:
+            case _ForegroundEvent.SIGNAL:
                 self._signals += 1
                 _say(log.info, "signal", count=self._signals)
                 if self._signals > 1:
                     return self._force()
                 self._stop()
-            case _Event.STARTED:
+            case _ForegroundEvent.STARTED:
                 self._watch()
-            case _Event.DEADLINE:
+            case _ForegroundEvent.DEADLINE:
                 return self._force()
-            case _Event.ENDED:
+            case _ForegroundEvent.ENDED:
                 return self._code()
             case StartFailed() as error:
                 _say(log.error, "tree did not start", error=brief(error), exc_info=error)
@@ -180,14 +180,14 @@ class _Foreground:
                 tree.stop(Shutdown("signal"), block=False)
 
     def _on_end(self, _tree: SupervisorRef, _reason: ExitReason) -> None:
-        self._events.put(_Event.ENDED)
+        self._events.put(_ForegroundEvent.ENDED)
 
     def _stop(self) -> None:
         if self._tree is not None:
             self._tree.stop(Shutdown("signal"), block=False)
         if self._deadline is not None:
             when = SYSTEM.now() + self._deadline
-            self._timer = SYSTEM.call_at(when, lambda: self._events.put(_Event.DEADLINE))
+            self._timer = SYSTEM.call_at(when, lambda: self._events.put(_ForegroundEvent.DEADLINE))
 
     def _force(self) -> ExitCode | None:
         """Kill the tree; one that is still starting is abandoned."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from actorflow.behaviours import arguments
+from actorflow.behaviours.arguments import count, number, seconds
+from actorflow.behaviours.errors import BadBehaviour, brief
 from actorflow.runtime.errors import ActorflowError
-from behaviours import arguments
-from behaviours.arguments import count, number, seconds
-from behaviours.errors import BadBehaviour, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -343,7 +343,7 @@ def _check_identity(
         )
 
 
-# Validation: in the words of `behaviours.arguments`, raised as the errors of this module.
+# Validation: in the words of `actorflow.behaviours.arguments`, raised as the errors of this module.
 
 _BACKOFF = "Backoff(initial=0.1, factor=2.0, maximum=30.0, jitter=0.1)"
 

@@ -1,7 +1,7 @@
-"""How children are stopped: one, those that make way for a restart, or all of them at the end.
+"""How children are stopped: one, a group before its restart, or all of them at the end.
 
 The methods of `Stops` are plans, or parts of plans (see `children.py`). They follow OTP's
-supervisor in what is done and in which order.
+supervisor: the same steps in the same order.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from actorflow.runtime.supervision.spec import AutoShutdown, RestartType, Strate
 
 if TYPE_CHECKING:
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.supervision.children import Children, Plan, Planner, Record, Round
+    from actorflow.runtime.supervision.children import ChildRecord, Children, Plan, Planner, Round
     from actorflow.runtime.supervision.spec import Child, Flags, Grace
 
 __all__ = ["Stops"]
 
 
 class Stops:
-    """Every plan that stops children, and what becomes of those that have ended."""
+    """Every plan that stops children, and the handling of ended children."""
 
     __slots__ = ("_children", "_dynamic", "_flags", "_planner")
 
@@ -32,10 +32,10 @@ class Stops:
         self._planner = planner
         self._dynamic = flags.strategy is Strategy.DYNAMIC
 
-    def stop(self, record: Record, *, final: bool = True) -> Plan:
+    def stop(self, record: ChildRecord, *, final: bool = True) -> Plan:
         """Stop one child if it is alive, and cancel its pending restart.
 
-        Not `final`: it is stopped because it, too, will be restarted.
+        Not `final`: it is stopped because it will also be restarted.
         """
         record.suspended = not final
         if record.state is ChildState.RUNNING:
@@ -45,14 +45,14 @@ class Stops:
         else:
             self.retire(record)
 
-    def settle(self, record: Record) -> None:
+    def settle(self, record: ChildRecord) -> None:
         """Handle the end of a child that was to be stopped. O(1)."""
         reason = record.last_exit
         if reason is not None and not _is_expected(record.child, reason):
             self._planner.log(LogKind.SHUTDOWN_ERROR, record, reason)
         self.retire(record)
 
-    def retire(self, record: Record) -> None:
+    def retire(self, record: ChildRecord) -> None:
         """Keep the child as stopped, or forget it."""
         if self._dynamic or record.child.restart is RestartType.TEMPORARY:
             self._children.remove(record)
@@ -94,7 +94,7 @@ class Stops:
         reason = self._planner.stop_reason
         return tuple(StopChildren(tuple(refs), grace, reason) for grace, refs in by_grace.items())
 
-    def _stopping(self, record: Record, *, final: bool = True) -> StopChildren:
+    def _stopping(self, record: ChildRecord, *, final: bool = True) -> StopChildren:
         reason = self._planner.stop_reason
         return StopChildren((record.ref,), record.child.shutdown, reason, final=final)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pykka
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.actor.actor import CURRENT, Ref
 from actorflow.runtime.clock import SYSTEM, checked_clock
 from actorflow.runtime.errors import (
@@ -34,7 +35,6 @@ from actorflow.runtime.supervision.spec import BadChild, Child, ChildType, Flags
 from actorflow.runtime.supervision.tree import picture
 from actorflow.runtime.worker.spec import Worker
 from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.clock import Clock
     from actorflow.runtime.lanes.lane import Lane
-    from actorflow.runtime.supervision.children import ChildInfo, Counts
+    from actorflow.runtime.supervision.children import ChildCounts, ChildInfo
     from actorflow.runtime.supervision.requests import FamilyStatistics
     from actorflow.runtime.supervision.tree import Tree
     from actorflow.runtime.worker.ref import WorkerRef
@@ -56,7 +56,7 @@ class Supervisor:
     """Describe a supervisor and its children; `start()` runs it, and so does a `with` block.
 
     Children are `Child(id, start, ...)`, or `Worker(id, job, ...)` for a worker with the default
-    restart type. What can be started: an `Actor` class, a `Worker`, another `Supervisor`, or a
+    restart type. `start` may be an `Actor` class, a `Worker`, another `Supervisor`, or a
     function that returns the ref of an actor it has started (or `(ref, extra)`, or `IGNORE`).
 
     One specification may be started any number of times; each `with` block stops its own.
@@ -104,7 +104,7 @@ class Supervisor:
         self.clock = checked_clock(clock)
         self.lane = lane
         self._entered: list[tuple[object, SupervisorRef]] = []  # by the open `with` blocks
-        Family(self.children, self.flags)  # raises for what cannot work, here and now
+        Family(self.children, self.flags)  # raises for invalid children or flags, here and now
 
     def __repr__(self) -> str:
         ids = ", ".join(brief(child.id) for child in self.children)
@@ -125,7 +125,7 @@ class Supervisor:
         started = ThreadTicket()
         try:
             if self.name is not None:
-                take_name(self.name, ref)
+                take_name(self.name, ref, starting=True)
             with actor.being_started():
                 actor.begin(started)
                 actor.lane.wait(started, None)
@@ -209,9 +209,9 @@ class SupervisorRef(Ref[SupervisorActor]):
         child: Child = self._view_child(Requests.get_childspec, child_id)
         return child
 
-    def count_children(self) -> Counts:
+    def count_children(self) -> ChildCounts:
         """Return the number of children by kind."""
-        counts: Counts = self._view(lambda asked: asked.count_children())
+        counts: ChildCounts = self._view(lambda asked: asked.count_children())
         return counts
 
     def statistics(self) -> FamilyStatistics:
@@ -302,7 +302,7 @@ class SupervisorRef(Ref[SupervisorActor]):
 def _refuse_deadlock(
     supervisor: SupervisorActor, what: str, *, child: Any = None, stops: bool = False
 ) -> None:
-    """Refuse a call that would wait for the very actor that makes it.
+    """Refuse a call that would wait for the actor that makes it.
 
     A child that is being started must not wait for the supervisor, which waits for the start;
     no actor can wait for the end of the supervisor, or the `child`, that it belongs to itself.
@@ -348,11 +348,11 @@ def _listed(children: Any) -> list[Any]:
 def _as_child(given: Any) -> Child:
     if isinstance(given, Worker):
         return Child(given.id, given)
-    return given  # type: ignore[no-any-return] # the family refuses what is not a child
+    return given  # type: ignore[no-any-return] # the family refuses anything but a child
 
 
 def _hashable(child: Hashable) -> Hashable:
-    """Refuse what cannot be the id of a child, before the supervisor sees it."""
+    """Refuse an unhashable id of a child, before the supervisor sees it."""
     try:
         hash(child)
     except TypeError:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.supervision.actor import SupervisorActor
 from actorflow.runtime.worker.ref import WorkerRef
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actorflow.runtime.supervision.children import ChildInfo
 
-__all__ = ["Tree", "picture"]
+__all__ = ["Tree", "outline", "picture"]
 
 _COLOURS = {"running": "green", "up": "green", "idle": "green", "busy": "green"}
 
@@ -103,3 +103,34 @@ def _branch(info: ChildInfo, now: float) -> Tree:
         depth=None if worker is None else len(worker),
         branches=() if below is None else below.branches,
     )
+
+
+def outline(supervisor: SupervisorActor) -> dict[str, Any]:
+    """Return a supervisor and everything below it as data that JSON can show. Thread-safe. O(n)."""
+    family, flags, now = supervisor.family, supervisor.flags, supervisor.clock.now()
+    return {
+        "name": repr(supervisor),
+        "strategy": flags.strategy.value,
+        "max_restarts": flags.max_restarts,
+        "within": flags.within,
+        "recent": family.restarts.window.count(now),
+        "restarts": family.restarts.count,
+        "status": family.phase.name.lower(),
+        "children": [_outlined(each, now) for each in reversed(family.requests.which_children())],
+    }
+
+
+def _outlined(info: ChildInfo, now: float) -> dict[str, Any]:
+    ref = None if info.ref is None else info.ref.ref
+    actor = None if ref is None else ref.actor
+    worker = ref if isinstance(ref, WorkerRef) and ref.is_alive() else None
+    return {
+        "name": brief(info.id),
+        "status": worker.status.value if worker else info.state.name.lower(),
+        "restart": info.restart.value,
+        "restarts": info.restarts,
+        "uptime": None if info.started_at is None else now - info.started_at,
+        "held": None if worker is None else len(worker),
+        "last_exit": None if info.last_exit is None else info.last_exit.describe(),
+        "supervisor": outline(actor) if isinstance(actor, SupervisorActor) else None,
+    }

@@ -12,21 +12,23 @@ from importlib import import_module
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from actorflow.behaviours import Queue, adapt
+from actorflow.behaviours.adapt import Base
+from actorflow.behaviours.behaviour import Behaviour
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import BadBehaviour, BadJob
-from actorflow.runtime.lanes.process.packing import main_is_importable
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
+from actorflow.runtime.processes.packed import main_is_importable
 from actorflow.runtime.worker.job.answers import Answers
 from actorflow.runtime.worker.job.failure import failure_policy
 from actorflow.runtime.worker.options import Settings, check_executor, runs_elsewhere
 from actorflow.runtime.worker.spec import spawn
-from behaviours import Queue, adapt
-from behaviours.base import Base, Behaviour
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.worker.job.limit import Limit
     from actorflow.runtime.worker.process.options import Processes
     from actorflow.runtime.worker.ref import WorkerRef
 
@@ -40,7 +42,7 @@ S = TypeVar("S")
 class _Source:
     """The worker behind a function, or behind a method of one object; started when first used."""
 
-    __slots__ = ("_function", "_lock", "_options", "_owner", "_worker")
+    __slots__ = ("__weakref__", "_function", "_lock", "_options", "_owner", "_worker")
 
     def __init__(
         self, function: Callable[..., Any], options: dict[str, Any], owner: Any = None
@@ -66,25 +68,17 @@ class _Source:
     def _start(self) -> WorkerRef:
         options = {**self._options, "behaviour": _own(self._options["behaviour"])}
         worker = spawn(self._job(), **options)
-        owner = None if self._owner is None else self._owner()
-        if owner is not None:  # nobody can call it when its object is gone
-            # The collector may run in a thread that holds the worker's lock.
-            stop = functools.partial(worker.stop, block=False)
-            weakref.finalize(owner, SHELTER.post, stop).atexit = False
+        # Nobody can call it when the function, or the object of a method, is gone. The collector
+        # may run in a thread that holds the worker's lock.
+        stop = functools.partial(worker.stop, block=False)
+        weakref.finalize(self, UNINTERRUPTIBLE.post, stop).atexit = False
         return worker
 
-    def _call(self, items: list[Any]) -> Any:
-        if self._owner is None:
-            return self._function(items)
-        owner = self._owner()
-        if owner is None:
-            msg = f"the object whose method {_name(self._function)} was to be called is gone"
-            raise ReferenceError(msg)
-        return self._function(owner, items)
-
     def _job(self) -> Callable[[Any, Any], Any]:
-        function, call = self._function, self._call
-        # What is searched for poison has to raise; else each caller of the batch is answered.
+        """Return the job of the worker, which must not refer to this source."""
+        function, of = self._function, self._owner
+        call = function if of is None else functools.partial(_call_method, function, of)
+        # A batch searched for poison has to raise; else each caller of the batch is answered.
         raises = failure_policy(self._options.get("on_failure", "drop")).buries
         if runs_elsewhere(self._options["executor"]):
             if self._owner is not None:
@@ -120,6 +114,14 @@ class _Source:
     def bound_to(self, owner: Any) -> _Source:
         """Return the same for a method of one object, with a behaviour of its own."""
         return _Source(self._function, self._options, owner)
+
+
+def _call_method(function: Callable[..., Any], of: weakref.ref[Any], items: list[Any]) -> Any:
+    owner = of()
+    if owner is None:
+        msg = f"the object whose method {_name(function)} was to be called is gone"
+        raise ReferenceError(msg)
+    return function(owner, items)
 
 
 class _Elsewhere:
@@ -195,7 +197,10 @@ class _Front(Generic[A, B]):
 
     @property
     def worker(self) -> WorkerRef:
-        """The worker that calls the function. Started when first asked for, or after its end."""
+        """The worker that calls the function. Started when first asked for, or after its end.
+
+        It is stopped when the function is dropped, or the object of a method.
+        """
         return self._source.worker
 
     def _bind(self, owner: Any) -> Self:
@@ -293,7 +298,7 @@ class _Decorator:
 def batched(
     behaviour: Any = Queue,
     *,
-    concurrency: int = 1,
+    concurrency: int | Limit = 1,
     executor: str | Lane | Processes = "pool",
     **options: Any,
 ) -> _Decorator:
@@ -333,7 +338,8 @@ def _check(options: dict[str, Any]) -> None:
     if isinstance(behaviour, type) or not callable(behaviour):  # what a factory makes is its own
         adapt(_own(behaviour))
     elif inspect.isroutine(behaviour) and _needs_arguments(behaviour):
-        msg = f"{_name(behaviour)} is no behaviour; write @af.batched() before {_name(behaviour)}"
+        name = _name(behaviour)
+        msg = f"{name} is not a behaviour; write @af.batched() before {name}"
         raise BadBehaviour(msg)
 
 
@@ -360,7 +366,7 @@ def _name(function: Any) -> str:
 
 
 def _answers(items: list[Any], results: Any, function: Any) -> Answers:
-    """Make answers of what the function returned: any iterable but a text."""
+    """Make answers of what the function returned: any iterable but a string."""
     if isinstance(results, (str, bytes)):
         got = brief(results)
     elif isinstance(results, Sequence) and len(results) == len(items):

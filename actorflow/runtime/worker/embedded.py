@@ -1,4 +1,4 @@
-"""Workers without actors: the same accumulation, driven by whoever owns it.
+"""Workers without actors: the same accumulation, driven by its owner.
 
 `Workers` is a plain value. Its owner pushes messages into it, runs the calls that it says are
 pending (here, in a thread, in a process, in simulated time) and hands their results back. Nothing
@@ -26,6 +26,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.adapt import refuse_preempting
+from actorflow.behaviours.behaviour import MessageOutcome
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import (
     ActorflowError,
     BadJob,
@@ -35,17 +38,16 @@ from actorflow.runtime.errors import (
 )
 from actorflow.runtime.exits import Stop
 from actorflow.runtime.worker.job.answers import Answers
-from actorflow.runtime.worker.job.jobs import Kind, kind_of
+from actorflow.runtime.worker.job.jobs import JobKind, kind_of
 from actorflow.runtime.worker.options import accumulation_of
 from actorflow.runtime.worker.pair.accumulation import Accumulation
 from actorflow.runtime.worker.spec import Worker
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from actorflow.runtime.worker.pair.batch import Batch, Ticket
-    from behaviours.base import Tally
+    from actorflow.behaviours.behaviour import Tally
+    from actorflow.runtime.worker.job.batch import Batch, Ticket
 
 __all__ = ["Call", "Done", "Workers"]
 
@@ -93,11 +95,11 @@ class Call:
         return self.failed(state) if isinstance(state, Stop) else self.done(state)
 
     def done(self, state: Any) -> Done:
-        """Say that the job gave this state."""
+        """Report that the job returned this state."""
         return Done(self.worker_id, self.number, state)
 
     def failed(self, error: BaseException) -> Done:
-        """Say that the job raised this."""
+        """Report that the job raised this error."""
         return Done(self.worker_id, self.number, None, error)
 
 
@@ -116,10 +118,12 @@ class _Embedded:
     )
 
     def __init__(self, spec: Worker) -> None:
-        if kind_of(spec.job) != Kind(asynchronous=False):
+        if kind_of(spec.job) != JobKind(asynchronous=False):
             msg = f"embedded workers run plain functions job(batch, state), not {spec.job!r}"
             raise BadJob(msg)
-        self.core = Accumulation(accumulation_of(spec.options))
+        behaviour = accumulation_of(spec.options)
+        refuse_preempting(behaviour, "an embedded worker", BadOption)
+        self.core = Accumulation(behaviour)
         self.id = spec.id
         self.job = spec.job
         self.state = spec.options.get("state")
@@ -168,7 +172,7 @@ class Workers:
         it never will be.
 
         Raises:
-            UnknownWorker: there is none of that id.
+            UnknownWorker: no worker has that id.
             Rejected: the behaviour refuses the message, and a ticket was given. Without one the
                 refusal is noted in `rejections`.
 
@@ -209,11 +213,11 @@ class Workers:
         return calls
 
     def handle_message(self, message: Done) -> Workers:
-        """Take the result of a call; what has accumulated meanwhile becomes pending.
+        """Take the result of a call; messages accumulated meanwhile become pending.
 
         Raises:
             WorkerCrashed: the job raised; its exception is the cause. The worker goes on with
-                its last state and what is accumulated.
+                its last state and the accumulated messages.
             ActorflowError: this is not the result of a call that is out.
 
         """
@@ -223,10 +227,10 @@ class Workers:
             msg = f"{message!r} answers no call that is out; give each result back once"
             raise ActorflowError(msg)
         worker.current = None
-        core, batch = worker.core, call._tickets
+        core, batch = worker.core, call._tickets  # noqa: SLF001 - of this module
         state, error, answers = message.state, message.error, None
         if error is None and isinstance(state, Answers):
-            problem = state.problem(batch.messages(), 1)
+            problem = state.problem(batch.items(), 1)
             if problem is None:
                 state, answers = state.state, state.answers
             else:
@@ -238,7 +242,8 @@ class Workers:
             core.failed += call.size
         core.in_flight = 0
         if worker.core.shape.observed:
-            worker.core.behaviour.observe(call.size, self._clock() - worker.given_at)
+            outcome = MessageOutcome.PROCESSED if error is None else MessageOutcome.FAILED
+            worker.core.report(batch, self._clock() - worker.given_at, outcome)
         if answers is None:
             batch.resolve(error)
         else:

@@ -11,32 +11,41 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 from weakref import ref
 
+from actorflow.behaviours import Queue, Stack, Throttle
+from actorflow.behaviours.adapt import adapt
+from actorflow.behaviours.arguments import choice, count, flag, seconds
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.clock import SYSTEM, Clock, checked_clock
 from actorflow.runtime.errors import BadJob, BadOption, near, refuse_unhashable
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
-from actorflow.runtime.lanes.relay import Relay
+from actorflow.runtime.lanes.serial_lane import SerialLane
 from actorflow.runtime.lanes.thread import ThreadLane
-from actorflow.runtime.worker.job.failure import Breaker, Drop, FailurePolicy, failure_policy
-from actorflow.runtime.worker.job.jobs import Kind, kind_of
-from actorflow.runtime.worker.pair.accumulation import QUEUE, STACK
+from actorflow.runtime.worker.job.failure import (
+    Breaker,
+    Drop,
+    FailurePolicy,
+    delay_of,
+    failure_policy,
+)
+from actorflow.runtime.worker.job.jobs import JobKind, kind_of
+from actorflow.runtime.worker.job.limit import Limit
 from actorflow.runtime.worker.process.options import Processes
-from behaviours import Queue, Stack, Throttle
-from behaviours.arguments import choice, count, flag, seconds
-from behaviours.base import adapt
-from behaviours.errors import brief
+from actorflow.runtime.worker.shape import QUEUE, STACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from actorflow.behaviours.behaviour import Behaviour
     from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.worker.job.batch import Batch
     from actorflow.runtime.worker.job.executor import Executor
     from actorflow.runtime.worker.process.lane import ProcessLane
-    from behaviours.base import Behaviour
 
 __all__ = [
     "DEFAULTS",
     "MOST_AT_ONCE",
+    "OptionsWithoutState",
     "Settings",
     "WorkerOptions",
     "accumulation_of",
@@ -48,14 +57,12 @@ __all__ = [
 
 
 MOST_AT_ONCE = 100_000
-"""Batches that one worker may have in flight: each has a seat, which takes memory."""
+"""Batches that one worker may have in flight: each has a slot, which takes memory."""
 
 
-class WorkerOptions(TypedDict, total=False):
-    """What `spawn`, `Worker` and `batched` take besides the job."""
+class OptionsWithoutState(TypedDict, total=False):
+    """The options of `WorkerOptions` apart from the state, whose type depends on the job."""
 
-    state: Any
-    """The first state; an `Executor` finds it as `self.state`."""
     behaviour: Any
     """How messages accumulate: an instance, a class or a factory. By default `Queue`."""
     name: Hashable | None
@@ -65,8 +72,9 @@ class WorkerOptions(TypedDict, total=False):
     executor: str | Lane | Processes
     """`"pool"`, `"thread"` for a thread of its own, `"process"` or `Processes(...)` for worker
     processes (or a lane, in tests)."""
-    concurrency: int
-    """How many batches may be in flight at once; more than 1 for jobs without state only."""
+    concurrency: int | Limit
+    """How many batches may be in flight at once; more than 1 for jobs without state only.
+    `Limit(2, 64)` adapts to how long batches take."""
     help: bool
     """Let a caller of `push_block` without timeout run an idle worker's batch itself."""
     idle_timeout: float | None
@@ -80,6 +88,13 @@ class WorkerOptions(TypedDict, total=False):
     """Log each batch at debug level."""
     clock: Clock
     """Where time comes from; tests give a virtual one."""
+
+
+class WorkerOptions(OptionsWithoutState, total=False):
+    """What `spawn`, `Worker` and `batched` take besides the job."""
+
+    state: Any
+    """The first state; an `Executor` finds it as `self.state`."""
 
 
 DEFAULTS: WorkerOptions = {
@@ -97,11 +112,11 @@ DEFAULTS: WorkerOptions = {
     "clock": SYSTEM,
 }
 _UNSETTLED = {"state", "behaviour"}
-"""Options that are no part of the settings."""
+"""Options that do not belong to the settings."""
 
 
 def check_known(options: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
-    """Refuse names that are no options.
+    """Refuse unknown names of options.
 
     Raises:
         BadOption: the message names the nearest one.
@@ -138,7 +153,7 @@ class Settings:
     __slots__ = (
         "__weakref__", "asynchronous", "breaker", "checks", "clock", "concurrency", "executor",
         "given", "handle", "has_on_start", "has_on_stop", "help", "idle_timeout", "is_real", "job",
-        "lane", "name", "now", "policy", "remote", "reruns", "title", "verbose",
+        "lane", "limit", "name", "now", "policy", "remote", "reruns", "title", "verbose",
     )  # fmt: skip
     given: Mapping[str, Any]
     """The options that they are for, without the state: that goes with its worker."""
@@ -168,13 +183,8 @@ class Settings:
         if self.breaker is not None and not isinstance(self.breaker, Breaker):
             msg = f"breaker={brief(self.breaker)} must be a Breaker, as in breaker=Breaker()"
             raise BadOption(msg)
-        self.concurrency = count(
-            options["concurrency"],
-            "concurrency",
-            f"{call}concurrency=4)",
-            most=MOST_AT_ONCE,
-            error=BadOption,
-        )
+        self.limit, self.concurrency = _concurrency(options["concurrency"], call)
+        """How the concurrency adapts, if it does, and the most batches that may be in flight."""
         if self.concurrency > 1:
             self._refuse_state(options["state"])
         self.policy: FailurePolicy = failure_policy(options["on_failure"])
@@ -188,7 +198,7 @@ class Settings:
         """The lane, if the job runs in worker processes."""
         self.asynchronous = kind.asynchronous and self.remote is None
         self.lane = self.remote or _lane(options["executor"], kind, self.name)
-        by_itself = isinstance(options["executor"], (str, Relay)) or self.remote is not None
+        by_itself = isinstance(options["executor"], (str, SerialLane)) or self.remote is not None
         self.is_real = self.clock is SYSTEM and by_itself
         """Whether time passes, and the lane runs, by themselves."""
         self.help = flag(options["help"], "help", f"{call}help=True)", error=BadOption)
@@ -248,13 +258,18 @@ class Settings:
         return subject
 
     def handle_of(self, subject: Executor) -> Callable[[Any, Any], Any]:
-        """Return what is called with a batch and the state."""
+        """Return the function to call with a batch and the state."""
         handle = subject.handle
 
         def call(batch: Any, _state: Any) -> Any:
             return handle(batch)
 
         return call
+
+    @property
+    def delay(self) -> Callable[[Batch], float] | None:
+        """How long a batch waits before the policy runs it again; `None` if it never does."""
+        return delay_of(self.policy)
 
     def checked(self, outcome: Any) -> Any:
         """Return the new state, or a `BadJob` if there must not be one."""
@@ -266,6 +281,14 @@ class Settings:
         return outcome
 
 
+def _concurrency(given: Any, call: str) -> tuple[Limit | None, int]:
+    """Validate the option `concurrency`."""
+    if isinstance(given, Limit):
+        return given, given.most
+    example = f"{call}concurrency=4)"
+    return None, count(given, "concurrency", example, most=MOST_AT_ONCE, error=BadOption)
+
+
 def runs_elsewhere(executor: Any) -> bool:
     """Return whether the option `executor` asks for worker processes."""
     return isinstance(executor, Processes) or (isinstance(executor, str) and executor == "process")
@@ -275,7 +298,13 @@ def check_executor(executor: Any) -> None:
     """Raise `BadOption` if the option `executor` is not valid."""
     if isinstance(executor, str):
         choice(executor, "executor", ("pool", "thread", "process"), error=BadOption)
-    elif not (isinstance(executor, Processes) or callable(getattr(executor, "submit", None))):
+    elif not isinstance(executor, Processes) and not callable(getattr(executor, "claim", None)):
+        if callable(getattr(executor, "submit", None)):
+            msg = (
+                f"executor={brief(executor)} is an executor of concurrent.futures, which cannot "
+                "run a worker; use executor='pool' (grows while jobs block), 'thread' or 'process'"
+            )
+            raise BadOption(msg)
         msg = f"executor={brief(executor)} must be 'pool', 'thread', 'process' or a lane"
         raise BadOption(msg)
 
@@ -298,7 +327,7 @@ def _remote(executor: Any, job: Any, settings: Settings) -> ProcessLane | None:
     return ProcessLane(name, job, settings.concurrency, given, settings.clock)
 
 
-def _lane(executor: Any, kind: Kind, name: object) -> Lane:
+def _lane(executor: Any, kind: JobKind, name: object) -> Lane:
     """Find the lane that the option `executor` stands for; coroutines go to the event loop."""
     check_executor(executor)
     if kind.asynchronous:
@@ -354,7 +383,7 @@ def accumulation_of(options: WorkerOptions) -> Behaviour:
     """Make and claim the behaviour that the options ask for.
 
     Raises:
-        BadBehaviour, AlreadyUsed: it is none, or belongs to another worker.
+        BadBehaviour, AlreadyUsed: it is not a behaviour, or belongs to another worker.
 
     """
     behaviour = options.get("behaviour", Queue)

@@ -1,35 +1,42 @@
-"""What a system that is built on workers may use of one, besides its ref.
+"""What systems that are built on workers use of one, besides its ref.
 
-The engine keeps thousands of executions as workers, starts and retires them itself, and hands
-them messages with tickets of its own. Whatever it needs is here, and nothing else of a pair is
-its business. Not for the main thread, unless a method says so.
+A supervisor sees a worker as a `WorkerHandle`. The engine sees it as a `Port`: it keeps thousands
+of executions as workers, starts and retires them itself, and hands them messages with tickets of
+its own. Whatever they need is here, and nothing else of a pair is their business. Not for the main
+thread, unless a method says so.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
-from actorflow.runtime.worker.pair.helping import help_out
-from actorflow.runtime.worker.pair.intake import offer_line
-from actorflow.runtime.worker.pair.machine import (
+from actorflow.runtime.lanes.headroom import require_headroom
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE, in_main_thread
+from actorflow.runtime.worker.pair.offers import help_out, offer_fifo
+from actorflow.runtime.worker.pair.requests import (
+    abandon_executor,
+    request_stop,
+    retire,
+    shut_down,
+    suspend,
+)
+from actorflow.runtime.worker.pair.states import (
     ALONE,
     IDLE,
     StopMode,
 )
-from actorflow.runtime.worker.pair.stopping import request_stop, retire
 from actorflow.runtime.worker.spec import launch, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.runtime.exits import ExitReason
+    from actorflow.runtime.exits import ExitReason, Notice
     from actorflow.runtime.lanes.lane import Runnable
+    from actorflow.runtime.worker.job.batch import Ticket
     from actorflow.runtime.worker.options import WorkerOptions
-    from actorflow.runtime.worker.pair.batch import Ticket
     from actorflow.runtime.worker.ref import WorkerRef
 
-__all__ = ["Port"]
+__all__ = ["Port", "WorkerHandle"]
 
 
 class Port:
@@ -48,12 +55,13 @@ class Port:
         """Start a worker whose owner is its supervisor, and which keeps nothing of its own.
 
         `executor_ended(reason)` is called when an executor has ended and the worker has not; then
-        `revive` starts another, with the same state object. What is left at the end is not
+        `revive` starts another, with the same state object. Messages left at the end are not
         reported as lost.
         """
         worker = make(job, options)
-        life = worker.actor.life
+        life = worker.actor.lifecycle
         life.durable = True
+        worker.actor.set_paths()
         life.supervise(executor_ended)
         launch(worker)
         return cls(worker)
@@ -62,10 +70,10 @@ class Port:
         """Start another executor, if the last one has ended and the worker has not."""
         pair = self._pair
         if pair.exit_reason is None and pair.state is ALONE:
-            pair.life.revive()
+            pair.lifecycle.revive()
 
     def offer(self, pairs: Sequence[tuple[Any, Ticket]]) -> list[tuple[Ticket, Exception]]:
-        """Accumulate messages with their tickets together; return those that are refused.
+        """Accumulate messages with their tickets together; return the refused ones.
 
         An idle worker gets them as one batch. Never waits for room.
 
@@ -75,10 +83,11 @@ class Port:
         """
         pair = self._pair
         if in_main_thread():
-            return SHELTER.run(pair.intake.offer_many, pairs)  # type: ignore[no-any-return]
-        if pair._line and offer_line(pair, pairs):
+            return UNINTERRUPTIBLE.run(pair.offers.offer_many, pairs)  # type: ignore[no-any-return]
+        require_headroom()
+        if pair.is_fifo and offer_fifo(pair, pairs):
             return []
-        return pair.intake.offer_many(pairs)
+        return pair.offers.offer_many(pairs)
 
     def help(self, message: Any) -> None:
         """Push a message; if the worker is idle, process it in this very thread.
@@ -103,16 +112,22 @@ class Port:
         pair = self._pair
         if not retire(pair):
             return False
-        pair._unlink()
+        pair.unlink()
         return True
 
     def finish(self) -> None:
-        """Begin to stop after the current batch; what is accumulated is not processed.
+        """Begin to stop after the current batch; accumulated messages are not processed.
 
         It is not reported as lost: its owner has it.
         """
-        self._pair.life.durable = True
+        self._pair.lifecycle.durable = True
         request_stop(self._pair, StopMode.FINISH)
+
+    def saved(self) -> Any:
+        """Return what the behaviour saves, after the batch that runs was taken from it."""
+        pair = self._pair
+        with pair.lock:
+            return pair.core.behaviour.save()
 
     @property
     def depth(self) -> int:
@@ -134,3 +149,64 @@ class Port:
     def has_ended(self) -> bool:
         """Whether the worker has ended."""
         return self._pair.exit_reason is not None
+
+
+class WorkerHandle:
+    """A supervised worker over all its incarnations, each of which is an executor.
+
+    It is the `ChildHandle` of supervision: see there what each method must do. `launch` makes and
+    starts a new pair for a child, and passes the end of its executors on.
+    """
+
+    __slots__ = ("_launch", "_notice", "_pair", "ref")
+
+    def __init__(self, launch: Callable[[Any, Callable[[ExitReason], None]], WorkerRef]) -> None:
+        self._launch = launch
+        self._notice: Notice | None = None
+        self._pair: Any = None
+        self.ref: Any = None
+
+    def __repr__(self) -> str:
+        return f"<{self._pair!r}>"
+
+    def start(self, child: Any) -> None:
+        """Start the pair, or only its executor, if the accumulator is alone."""
+        self._notice = None
+        if self._pair is not None and self._pair.exit_reason is None:
+            self._pair.lifecycle.revive()
+            return
+        worker = self._launch(child, self._executor_ended)
+        before, self.ref, self._pair = self.ref, worker, worker.actor
+        if before is not None:
+            before.actor.__dict__["successor"] = worker
+        worker.watch(self._pair_ended)  # if its job hangs, the executor's end never comes
+
+    def stop(self, reason: ExitReason, *, final: bool) -> None:
+        """End the executor after its current batch; if `final`, the pair, which drains first."""
+        if not final:
+            suspend(self._pair)
+        elif self._pair.lifecycle.executor_exit is None:
+            shut_down(self._pair, reason)
+        else:
+            request_stop(self._pair, StopMode.NOW, reason)  # without an executor nothing drains
+
+    def kill(self) -> None:
+        """End the executor at once. Settles the batch in flight; the accumulator stays."""
+        abandon_executor(self._pair)
+
+    def watch(self, notice: Notice) -> None:
+        """Call `notice(ref, reason)` when the executor has ended."""
+        self._notice = notice
+        reason = self._pair.exit_reason or self._pair.lifecycle.executor_exit
+        if reason is not None:  # it ended before `_notice` was set
+            notice(self.ref, reason)
+
+    def _executor_ended(self, reason: ExitReason) -> None:
+        notice = self._notice  # first: that of the next executor is set after `executor_exit`
+        if notice is not None and self._pair.lifecycle.executor_exit is reason:
+            notice(self.ref, reason)
+
+    def _pair_ended(self, worker: WorkerRef, reason: ExitReason) -> None:
+        notice = self._notice
+        if notice is not None and worker is self.ref:
+            notice(worker, reason)

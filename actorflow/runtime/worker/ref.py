@@ -1,81 +1,100 @@
-"""The ref of a worker: push messages, ask, stop it, look at it."""
+"""The ref of a worker: push messages and ask. Looking at it and ending it is in `control`."""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import pykka
 from pykka import messages
 
-from actorflow.runtime.actor.current import CURRENT
-from actorflow.runtime.actor.ref import Ref
+from actorflow.behaviours.arguments import seconds
+from actorflow.behaviours.behaviour import Item
+from actorflow.behaviours.errors import brief
+from actorflow.runtime.actor.answers import ActorStop
 from actorflow.runtime.errors import (
+    AnswerTimeout,
+    BadOption,
     Full,
     PushTimeout,
-    StopTimeout,
-    WorkerCrashed,
+    WorkerStopped,
     WouldDeadlock,
 )
-from actorflow.runtime.exits import Crash
-from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker.metrics import statistics
-from actorflow.runtime.worker.pair.accumulator import Accumulator
-from actorflow.runtime.worker.pair.helping import help_out
-from actorflow.runtime.worker.pair.machine import PairState, StopMode
-from actorflow.runtime.worker.pair.stopping import kill, request_stop, retire
+from actorflow.runtime.lanes.pool import POOL
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
+from actorflow.runtime.log import log
+from actorflow.runtime.registry import CURRENT
+from actorflow.runtime.worker.control import WorkerControl
+from actorflow.runtime.worker.job.split import Split, part_tickets
+from actorflow.runtime.worker.pair.offers import help_out
 from actorflow.runtime.worker.tickets import (
     AsyncTicket,
     FutureTicket,
     ThreadTicket,
     check_timeout,
+    refuse_in_event_loop,
 )
-from behaviours.base import Item
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
-    from types import TracebackType
-    from typing import Self
+    from collections.abc import Iterable
+    from typing import Literal
 
-    from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.worker.job.dead_letters import DeadLetters
-    from actorflow.runtime.worker.job.executor import ExecutorRef
-    from actorflow.runtime.worker.metrics import WorkerStatistics
+    from typing_extensions import TypeVar
+
+    from actorflow.runtime.clock import Timer
+
+    # With a default, a bare `WorkerRef` is one of any messages and answers.
+    Message_contra = TypeVar("Message_contra", contravariant=True, default=Any)
+    Answer_co = TypeVar("Answer_co", covariant=True, default=Any)
+    Joined = TypeVar("Joined")
+else:
+    from typing import TypeVar
+
+    Message_contra = TypeVar("Message_contra", contravariant=True)
+    Answer_co = TypeVar("Answer_co", covariant=True)
 
 __all__ = ["DEFAULT_TIMEOUT", "WorkerRef"]
 
+
+class _LatePush:
+    """A push that is due, on its way through the pool: it may run functions of the user."""
+
+    __slots__ = ("_message", "_worker")
+
+    def __init__(self, worker: WorkerRef, message: Any) -> None:
+        self._worker = worker
+        self._message = message
+
+    def run(self) -> None:
+        """Push the message."""
+        try:
+            self._worker.push(self._message)
+        except WorkerStopped as error:
+            log.warning("late message not pushed", message=brief(self._message), error=str(error))
+
+
 _PROXY = (messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr)
+_MODULES = sys.modules  # a look at it is faster than a call
 _TIMEOUT = 5.0  # seconds that a caller waits unless it says otherwise
 DEFAULT_TIMEOUT: Any = object()
 """Says that a caller of `push_block` gave no timeout: what that means depends on the worker."""
 
 
-class WorkerRef(Ref[Any]):
+class WorkerRef(WorkerControl, Generic[Message_contra, Answer_co]):
     """The ref of a running worker. Thread-safe. Get one from `spawn`.
+
+    Type checkers know it as `WorkerRef[Message, Answer]`: what `push` takes, what `ask` returns.
 
     It is a `pykka.ActorRef` of the accumulator; `executor` is the ref of the other half.
     """
 
-    __slots__ = ("_idle", "_raw", "actor")
-
-    actor: Accumulator
-    actor_class = Accumulator
-
-    def __init__(self, accumulator: Accumulator) -> None:
-        self.actor = accumulator
-        self._raw = accumulator.core.raw
-        self._idle = accumulator.idle
-
-    @property
-    def lifespan(self) -> Any:
-        """The accumulator. Internal."""
-        return self.actor
+    __slots__ = ()
 
     # Messages.
 
-    def push(self, message: Any) -> None:
+    def push(self, message: Message_contra) -> None:
         """Send a message and return: it is processed some time, or counted as rejected. O(1).
 
         An idle worker takes it at once, alone. A busy one accumulates it.
@@ -88,7 +107,7 @@ class WorkerRef(Ref[Any]):
         if self._idle:
             self.actor.wake((message,))
 
-    def push_many(self, messages: Iterable[Any]) -> None:
+    def push_many(self, messages: Iterable[Message_contra]) -> None:
         """Send many messages at once; an idle worker gets them as one batch.
 
         Raises:
@@ -100,14 +119,30 @@ class WorkerRef(Ref[Any]):
             return
         self._raw.extend(self._stamped(messages))
         if self._idle:
-            self.actor._lead = len(messages)
+            self.actor.first_batch_size = len(messages)
             self.actor.wake(messages)
 
     def _stamped(self, messages: list[Any]) -> list[Any]:
         """Return messages as the raw list holds them."""
         return messages
 
-    def push_ack(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
+    def push_after(self, delay: float, message: Message_contra) -> Timer:
+        """Push a message in `delay` seconds; return a handle with `cancel()`. O(log n).
+
+        Cancelling does nothing when the message was pushed. If the worker has stopped by then,
+        the message is not pushed, and that is logged.
+
+        Raises:
+            BadOption: the delay is not a number of seconds, zero or more.
+            WorkerStopped: the worker has ended, or is stopping.
+
+        """
+        delay = seconds(delay, "delay", "worker.push_after(5.0, message)", error=BadOption)
+        self.actor.refuse_if_closed()
+        clock = self.actor.settings.clock
+        return clock.call_at(clock.now() + delay, partial(POOL.submit, _LatePush(self, message)))
+
+    def push_ack(self, message: Message_contra, timeout: float | None = _TIMEOUT) -> None:
         """Send a message and return once it is accumulated.
 
         The timeout matters only for a behaviour that makes pushers wait (`when_full="block"`).
@@ -122,9 +157,9 @@ class WorkerRef(Ref[Any]):
         if self.actor.core.shape.accepts_all:
             self.push(message)
         else:
-            self.actor.intake.offer(message, None, timeout)
+            self.actor.offers.offer(message, None, timeout)
 
-    def push_block(self, message: Any, timeout: float | None = DEFAULT_TIMEOUT) -> None:
+    def push_block(self, message: Message_contra, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """Send a message and return once the batch that holds it was processed.
 
         The default timeout is 5 seconds, or none where the worker was spawned with `help=True`.
@@ -136,6 +171,7 @@ class WorkerRef(Ref[Any]):
             PushTimeout: not in time; the message stays accumulated and will be processed.
             WorkerStopped: the worker ended before it processed the message.
             WouldDeadlock: called from the worker's own job.
+            LoopBlocked: called in a thread that runs an event loop: use `apush_block`.
 
         """
         pair = self.actor
@@ -144,8 +180,7 @@ class WorkerRef(Ref[Any]):
         elif timeout is not None:
             check_timeout(timeout)
         ticket = ThreadTicket()
-        if CURRENT.get() is not None and pair.is_current():
-            raise self._self_wait("push_block")
+        self._refuse_to_wait("push_block")
         helped = pair.settings.help and timeout is None and help_out(pair, message, ticket)
         if helped:
             pass
@@ -153,20 +188,47 @@ class WorkerRef(Ref[Any]):
             ticket.prepare()
             self._append(message, ticket)
         else:
-            timeout = pair.intake.offer(message, ticket, timeout)
+            timeout = pair.offers.offer(message, ticket, timeout)
         if not ((helped and ticket.outcomes) or pair.settings.lane.wait(ticket, timeout)):
             raise self._late(message, timeout)
         error, _ = ticket.outcomes[0]
         if error is not None:
             raise error
 
+    @overload  # type: ignore[override] # pykka's takes any message
+    def ask(
+        self,
+        message: Split[Message_contra, Joined],
+        *,
+        block: Literal[True] = True,
+        timeout: float | None = None,
+    ) -> Joined: ...
+    @overload
+    def ask(
+        self,
+        message: Split[Message_contra, Joined],
+        *,
+        block: Literal[False],
+        timeout: float | None = None,
+    ) -> pykka.Future[Joined]: ...
+    @overload
+    def ask(
+        self, message: Message_contra, *, block: Literal[True] = True, timeout: float | None = None
+    ) -> Answer_co: ...
+    @overload
+    def ask(
+        self, message: Message_contra, *, block: Literal[False], timeout: float | None = None
+    ) -> pykka.Future[Answer_co]: ...
+    @overload
+    def ask(self, message: Message_contra, *, block: bool, timeout: float | None = None) -> Any: ...
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
         """Send a message and return the job's answer to it, `None` if it gives none.
 
         A job answers with `Answers(state, answers)`. If not `block`, return a `pykka.Future`.
+        `Split(parts, join)` sends several messages, and joins their answers.
 
         Raises:
-            pykka.Timeout: no answer in time; the message stays accumulated.
+            AnswerTimeout: no answer in time; the message is withdrawn, unless its batch runs.
             Exception: as `push_block`; if not `block`, from `get` of the future.
 
         """
@@ -178,35 +240,48 @@ class WorkerRef(Ref[Any]):
             return future.get(timeout=timeout) if block else future
         if not block:
             return self._ask_later(message)
-        if CURRENT.get() is not None and pair.is_current():
-            raise self._self_wait("ask")
+        self._refuse_to_wait("ask")
         ticket = ThreadTicket()
-        if pair.core.shape.accepts_all:
+        is_split = type(message) is Split
+        if is_split:
+            self._send_parts(message, ticket)
+        elif pair.core.shape.accepts_all:
             ticket.prepare()
             self._append(message, ticket)
         else:
             try:
-                timeout = pair.intake.offer(message, ticket, timeout)
+                timeout = pair.offers.offer(message, ticket, timeout)
             except Full:
                 if timeout is not None and pair.core.behaviour.traits.blocks:
                     msg = f"there was no room in {pair!r} within {timeout} s"
-                    raise pykka.Timeout(msg) from None
+                    raise AnswerTimeout(msg) from None
                 raise
         if not pair.settings.lane.wait(ticket, timeout):
-            msg = f"{pair!r} did not answer {brief(message)} in time; it stays accumulated"
-            raise pykka.Timeout(msg)
+            raise self._unanswered(message, ticket)
         error, answer = ticket.outcomes[0]
         if error is not None:
             raise error
-        return answer
+        return answer if answer is not None or is_split else pair.unanswered()
+
+    def _send_parts(self, split: Split, ticket: Any) -> None:
+        """Send the parts of a question, whose answers resolve the ticket."""
+        pairs = part_tickets(split, ticket)
+        if pairs:
+            refused = UNINTERRUPTIBLE.run(self.actor.offers.offer_many, pairs)
+            for part, error in refused:
+                part.resolve(error)
 
     def _ask_later(self, message: Any) -> Any:
         ticket = FutureTicket()
         try:
-            if self.actor.core.shape.accepts_all:
+            if type(message) is Split:
+                self._send_parts(message, ticket)
+            elif self.actor.core.shape.accepts_all:
                 self._append(message, ticket)
             else:
-                SHELTER.run(self.actor.intake.try_offer, message, ticket, partial(_InLine, ticket))
+                UNINTERRUPTIBLE.run(
+                    self.actor.offers.try_offer, message, ticket, partial(_InLine, ticket)
+                )
         except Exception as error:  # noqa: BLE001 - raised by the future
             ticket.resolve(error)
         return ticket.future
@@ -215,24 +290,24 @@ class WorkerRef(Ref[Any]):
         """Return a future of what a proxy means: it sees the accumulator, not the job."""
         ticket = FutureTicket()
         try:
-            answer = pykka.Actor._handle_receive(self.actor, message)  # type: ignore[arg-type]
+            answer = pykka.Actor._handle_receive(self.actor, message)  # type: ignore[arg-type] # noqa: SLF001 - pykka's own
         except Exception as error:  # noqa: BLE001 - raised by the future
             ticket.resolve(error)
         else:
             ticket.resolve(None, answer)
         return ticket.future
 
-    def tell(self, message: Any) -> None:
+    def tell(self, message: Message_contra) -> None:
         """Send a message like `push`: pykka's word for it."""
         if isinstance(message, _PROXY):
             self._proxied(message)
-        elif type(message) is messages._ActorStop:
+        elif type(message) is ActorStop:
             self.stop(block=False)
         else:
             self.push(message)
 
     def _append(self, message: Any, ticket: Any) -> None:
-        """Push a message that somebody waits for, to a behaviour that refuses nothing."""
+        """Push a message with a waiting caller to a behaviour that refuses nothing."""
         pair = self.actor
         item = Item(message, (ticket,))
         if type(pair.core.marks) is list:  # `mark`, inlined: callers wait for every call made here
@@ -250,7 +325,7 @@ class WorkerRef(Ref[Any]):
 
     # The same for asyncio.
 
-    async def apush(self, message: Any, timeout: float | None = None) -> None:
+    async def apush(self, message: Message_contra, timeout: float | None = None) -> None:
         """Like `push`, but where the worker makes pushers wait for room, wait without blocking.
 
         Raises:
@@ -265,11 +340,11 @@ class WorkerRef(Ref[Any]):
         else:
             await self._aoffer(message, None, timeout)
 
-    async def apush_ack(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
+    async def apush_ack(self, message: Message_contra, timeout: float | None = _TIMEOUT) -> None:
         """Like `push_ack`, from a task of any event loop."""
         await self.apush(message, timeout)
 
-    async def apush_block(self, message: Any, timeout: float | None = _TIMEOUT) -> None:
+    async def apush_block(self, message: Message_contra, timeout: float | None = _TIMEOUT) -> None:
         """Like `push_block`, from a task of any event loop."""
         if self.actor.is_current():
             raise self._self_wait("apush_block")
@@ -278,20 +353,37 @@ class WorkerRef(Ref[Any]):
         if not await ticket.wait(left):
             raise self._late(message, timeout)
 
+    @overload
+    async def aask(
+        self, message: Split[Message_contra, Joined], *, timeout: float | None = None
+    ) -> Joined: ...
+    @overload
+    async def aask(self, message: Message_contra, *, timeout: float | None = None) -> Answer_co: ...
     async def aask(self, message: Any, *, timeout: float | None = None) -> Any:
         """Like `ask`, from a task of any event loop."""
         if self.actor.is_current():
             raise self._self_wait("aask")
-        ticket = AsyncTicket()
+        return await self.answer(message, AsyncTicket(), timeout)
+
+    async def answer(self, message: Any, ticket: AsyncTicket, timeout: float | None = None) -> Any:
+        """Like `aask`, with a ticket of the caller, which the job finds in its batch."""
         left = await self._asend(message, ticket, timeout)
-        if not await ticket.wait(left):
-            msg = f"{self.actor!r} did not answer {brief(message)} in time; it stays accumulated"
-            raise pykka.Timeout(msg)
-        return ticket.answer
+        try:
+            in_time = await ticket.wait(left)
+        except BaseException:
+            ticket.abandoned = True  # if it was cancelled, and else it makes no difference
+            raise
+        if not in_time:
+            raise self._unanswered(message, ticket)
+        answer = ticket.answer
+        return answer if answer is not None else self.actor.unanswered()
 
     async def _asend(self, message: Any, ticket: Any, timeout: float | None) -> float | None:
         if timeout is not None:
             check_timeout(timeout)
+        if type(message) is Split:
+            self._send_parts(message, ticket)
+            return timeout
         if self.actor.core.shape.accepts_all:
             self._append(message, ticket)
             return timeout
@@ -301,23 +393,37 @@ class WorkerRef(Ref[Any]):
         """Like `Accumulator.offer`, for a task."""
         pair = self.actor
         begin = monotonic()
-        waiter: Any = SHELTER.run(
-            pair.intake.try_offer, message, ticket, _async_ticket(), pair.is_current()
+        waiter: Any = UNINTERRUPTIBLE.run(
+            pair.offers.try_offer, message, ticket, _async_ticket(), pair.is_current()
         )
         if waiter is None:
             return timeout
         try:
             in_time = await waiter.wait(timeout)
         except BaseException:
-            pair.intake.forget_blocked(waiter)
+            pair.offers.forget_blocked(waiter)
             raise
-        if not in_time and pair.intake.forget_blocked(waiter):
+        if not in_time and pair.offers.forget_blocked(waiter):
             raise Full(len(pair.core.behaviour))
         return None if timeout is None else max(timeout - (monotonic() - begin), 0.0)
+
+    def _refuse_to_wait(self, verb: str) -> None:
+        """Refuse a call that would wait for itself or block an event loop."""
+        if CURRENT.get() is not None and self.actor.is_current():
+            raise self._self_wait(verb)
+        asyncio = _MODULES.get("asyncio")
+        if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001 - see there
+            refuse_in_event_loop(self.actor, f"worker.a{verb}(message)")
 
     def _self_wait(self, verb: str) -> WouldDeadlock:
         msg = f"{self.actor!r} would wait for itself: its own job calls {verb}"
         return WouldDeadlock(msg)
+
+    def _unanswered(self, message: Any, ticket: Any) -> AnswerTimeout:
+        """Withdraw a message whose answer comes too late, and return the error for its caller."""
+        ticket.abandoned = True
+        msg = f"{self.actor!r} did not answer {brief(message)} in time; withdrawn, unless it runs"
+        return AnswerTimeout(msg)
 
     def _late(self, message: Any, timeout: float | None) -> PushTimeout:
         msg = (
@@ -326,205 +432,10 @@ class WorkerRef(Ref[Any]):
         )
         return PushTimeout(msg)
 
-    # Looking at it.
-
-    @property
-    def name(self) -> Hashable | None:
-        """The name it was spawned under."""
-        return self.actor.settings.name
-
-    @property
-    def executor(self) -> ExecutorRef:
-        """The ref of the executor: `tell`, `ask` and `proxy()` reach it between two batches."""
-        ref: ExecutorRef = self.actor.life.executor.actor_ref
-        return ref
-
-    @property
-    def exit_reason(self) -> ExitReason | None:
-        """Why it ended; `None` while it lives."""
-        return self.actor.exit_reason
-
-    def is_alive(self) -> bool:
-        """Return whether the worker has not ended."""
-        return self.actor.exit_reason is None
-
-    def statistics(self) -> WorkerStatistics:
-        """Return a picture of the worker: counts, batch sizes, depth, times. O(1)."""
-        return statistics(self.actor)
-
-    @property
-    def dead_letters(self) -> DeadLetters:
-        """Messages that `Isolate` found to be poison: read, retry or purge them."""
-        return self.actor.life.dead_letters
-
-    @property
-    def status(self) -> PairState:
-        """What the worker is doing."""
-        return self.actor.status()
-
-    def resume(self) -> None:
-        """Start a parked worker's executor again.
-
-        Raises:
-            NotParked: the worker is not parked.
-
-        """
-        self.actor.life.resume()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it has nothing to do at this very moment. O(1), without a lock."""
-        return bool(self._idle)
-
-    def __len__(self) -> int:
-        """Return how many messages are accumulated now."""
-        self.actor._refuse_own_functions()
-        with self.actor.lock:
-            ahead = self.actor._ahead()  # first: messages may arrive meanwhile, but none leaves
-            return len(self.actor.core) - ahead
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        reason = self.actor.exit_reason
-        return f"<{self.actor!r}{'' if reason is None else ', ended: ' + reason.describe()}>"
-
-    def __reduce__(self) -> NoReturn:
-        msg = (
-            f"{self!r} cannot be pickled: it lives in this process only; "
-            "give it a name and use af.whereis(name), or push from here"
-        )
-        raise TypeError(msg)
-
-    # What pykka's own code looks at.
-
-    @property
-    def actor_urn(self) -> str:  # type: ignore[override]
-        """See `pykka.Actor.actor_urn`."""
-        return self.actor.life.urn
-
-    @property
-    def actor_stopped(self) -> Any:  # type: ignore[override]
-        """See `pykka.Actor.actor_stopped`."""
-        return self.actor.life.stopped
-
     @property
     def actor_inbox(self) -> Any:  # type: ignore[override]
-        """See `pykka.Actor.actor_inbox`: what is put in is pushed."""
+        """See `pykka.Actor.actor_inbox`: `put` pushes a message."""
         return _Inbox(self)
-
-    def watch(self, notice: Any) -> None:
-        """Call `notice(ref, reason)` once when the worker has ended, or now if it has."""
-        self.actor.life.watch(notice)
-
-    def unwatch(self, notice: Any) -> None:
-        """Withdraw a `watch`. Harmless if there is none or the notice has been given."""
-        self.actor.life.unwatch(notice)
-
-    def kill(self) -> None:
-        """End the worker at once, like `stop(now=True)`, with the reason `Killed`."""
-        kill(self.actor)
-
-    # Ending.
-
-    def stop(  # type: ignore[override]
-        self,
-        *,
-        drain: bool | None = None,
-        now: bool = False,
-        timeout: float | None = None,
-        block: bool = True,
-    ) -> bool:
-        """Stop the worker; return whether it was still there.
-
-        Args:
-            drain: process what is accumulated first (the default); `False` finishes the current
-                batch only and drops the rest.
-            now: do not even wait for the current batch: callers are told, the job runs to its
-                end in its thread, cut off.
-            timeout: seconds to wait; when they are up, it is stopped now.
-            block: `False` returns at once and the worker stops by itself.
-
-        Raises:
-            StopTimeout: it did not end in time, so it was cut off.
-
-        """
-        pair = self.actor
-        mode = StopMode.asked_for(drain=drain, now=now)
-        if timeout is not None:
-            check_timeout(timeout)
-        if retire(pair):
-            return True
-        there = request_stop(pair, mode)
-        if not block or pair.is_current():
-            return there
-        ended = ThreadTicket()
-        pair.life.watch(partial(_resolve, ended))
-        if not pair.settings.lane.wait(ended, timeout):
-            raise self._cut_off(timeout)
-        return there
-
-    async def astop(
-        self, *, drain: bool | None = None, now: bool = False, timeout: float | None = None
-    ) -> bool:
-        """Like `stop`, from a task of any event loop."""
-        pair = self.actor
-        mode = StopMode.asked_for(drain=drain, now=now)
-        if timeout is not None:
-            check_timeout(timeout)
-        there = request_stop(pair, mode)
-        if pair.is_current():
-            return there
-        ended = AsyncTicket()
-        notice = partial(_resolve, ended)
-        pair.life.watch(notice)
-        try:
-            in_time = await ended.wait(timeout)
-        except BaseException:
-            pair.life.unwatch(notice)
-            raise
-        if not in_time:
-            raise self._cut_off(timeout)
-        return there
-
-    def _cut_off(self, timeout: float | None) -> StopTimeout:
-        left = len(self.actor.core)
-        request_stop(self.actor, StopMode.NOW)
-        msg = f"{self.actor!r} did not stop within {timeout} s; cut off with {left} messages"
-        return StopTimeout(msg)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Drain and stop. If the worker has crashed, raise that, unless something else is."""
-        self.stop()
-        self._raise_crash(kind)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Like `__exit__`, without blocking the event loop."""
-        await self.astop()
-        self._raise_crash(kind)
-
-    def _raise_crash(self, kind: type[BaseException] | None) -> None:
-        reason = self.actor.exit_reason
-        if kind is None and isinstance(reason, Crash):
-            crashed = WorkerCrashed(f"{self.actor!r} has ended: {reason.describe()}")
-            raise crashed from reason.exception
 
 
 class _Inbox:
@@ -536,10 +447,10 @@ class _Inbox:
         self._worker = worker
 
     def put(self, envelope: Any, /) -> None:
-        """Push what is in the envelope; an answer goes to whoever waits for it."""
+        """Push the message in the envelope; an answer goes to its waiting caller."""
         if envelope.reply_to is None:
             self._worker.tell(envelope.message)
-        elif type(envelope.message) is messages._ActorStop:
+        elif type(envelope.message) is ActorStop:
             self._worker.watch(lambda _ref, _reason: envelope.reply_to.set(None))
             self._worker.stop(block=False)
         else:
@@ -562,10 +473,6 @@ class _InLine:
         """Pass the error on, if there is no room after all."""
         if error is not None:
             self._ticket.resolve(error)
-
-
-def _resolve(ticket: Any, _ref: Any, _reason: Any) -> None:
-    ticket.resolve()
 
 
 def _async_ticket() -> Any:

@@ -1,14 +1,18 @@
-"""A server: several workers behind one door, each by its id."""
+"""Several workers under one supervisor: a server addresses them by id, a pool chooses one."""
 
 from __future__ import annotations
 
 import contextlib
+from _thread import allocate_lock
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.arguments import choice, count, key_function
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import (
+    BadBehaviour,
     BadOption,
     RequestRefused,
     StartFailed,
@@ -20,12 +24,13 @@ from actorflow.runtime.exits import Crash, ExitReason, Normal
 from actorflow.runtime.supervision.handles import successor
 from actorflow.runtime.supervision.spec import Child, Flags
 from actorflow.runtime.supervision.supervisor import Supervisor, SupervisorRef
+from actorflow.runtime.worker.job.answers import Answers
+from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.options import check_known
-from actorflow.runtime.worker.pair.machine import StopMode
-from actorflow.runtime.worker.pair.stopping import request_stop
+from actorflow.runtime.worker.pair.requests import request_stop
+from actorflow.runtime.worker.pair.states import StopMode
 from actorflow.runtime.worker.ref import DEFAULT_TIMEOUT, WorkerRef
-from actorflow.runtime.worker.spec import Worker
-from behaviours.errors import brief
+from actorflow.runtime.worker.spec import Worker, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -34,9 +39,9 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.clock import Clock
     from actorflow.runtime.supervision.spec import Backoff, Grace, RestartName
-    from actorflow.runtime.worker.metrics import WorkerStatistics
+    from actorflow.runtime.worker.statistics import WorkerStatistics
 
-__all__ = ["Restart", "Server"]
+__all__ = ["Pool", "Restart", "Server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,7 @@ class Restart:
         check_known(options, known, "Restart")
         for name, value in {**known, **options, "restart": restart}.items():
             object.__setattr__(self, name, value)
-        # Validate here and now, in the words of those who use them.
+        # Validate here and now, with the names that the caller used.
         Child("worker", Worker, restart=self.restart, shutdown=self.shutdown)
         Flags(max_restarts=self.max_restarts, within=self.within, backoff=self.backoff)
 
@@ -147,7 +152,7 @@ class Server:
 
     def _end(self, reason: ExitReason) -> None:
         if self._exit_reason is not None:
-            return  # each of those that end with it says so too
+            return  # all workers that end with it report the same reason
         self._exit_reason = reason
         for worker in self._workers.values():
             request_stop(worker.actor, StopMode.NOW, reason)
@@ -169,7 +174,7 @@ class Server:
         and its supervisor has made a new one.
 
         Raises:
-            UnknownWorker: there is none of that id; the message names near ones.
+            UnknownWorker: no worker has that id; the error names similar ones.
 
         """
         try:
@@ -255,7 +260,7 @@ class Server:
                     worker.unwatch(self._on_exit)
                     worker.stop(drain=drain, now=now, timeout=timeout)
                 elif supervisor.is_alive():
-                    worker.actor.life.final_mode = mode
+                    worker.actor.lifecycle.final_mode = mode
                     _terminate(supervisor, worker, timeout)
             except StopTimeout as error:
                 late = late or error
@@ -285,8 +290,251 @@ class Server:
             worker.__exit__(kind, error, traceback)
 
 
+_EXAMPLE = 'Pool(Worker("resize", job), 4)'
+_MOST = 10_000
+
+
+class Pool:
+    """Several workers with the same job, each with a state of its own, behind one front.
+
+    Unlike `concurrency=n`, which is for jobs without state, each worker is a whole one: it keeps a
+    connection, a model or a total between its batches. Thread-safe.
+
+    `route` says which worker gets a message:
+
+    - `"shared"`: messages accumulate in front of all workers, in the behaviour of the
+      specification, and a worker that is free gets the next batch. None is idle while messages
+      wait. The behaviour must hand over lists.
+    - `"least"`: each worker has a behaviour of its own, and a message goes to the one that has the
+      fewest messages at that moment.
+    - `"key"`: messages with the same `key` go to the same worker, so they keep their order and may
+      share its state.
+
+    Args:
+        worker: the specification of each worker; its id is the first part of their ids.
+        n: how many there are.
+        route: see above.
+        key: a function of the message or the index of an element, for `route="key"`.
+        supervisor: as for `Server`; by default each worker that crashes is restarted.
+        clock: where time comes from; tests give a virtual one.
+
+    Raises:
+        BadOption: something cannot work; the message shows the right call.
+        StartFailed: one of them did not start; those before it have been stopped again.
+
+    >>> def square(batch, _):
+    ...     return Answers(None, [number * number for number in batch])
+    >>> with Pool(Worker("square", square), 3) as pool:
+    ...     [pool.ask(number) for number in range(4)]
+    [0, 1, 4, 9]
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        n: int,
+        *,
+        route: str = "shared",
+        key: Any = None,
+        supervisor: Restart | SupervisorRef | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        specification: Any = worker
+        if not isinstance(specification, Worker):
+            msg = f"Pool({brief(worker)}, ...) takes the specification of a worker: {_EXAMPLE}"
+            raise BadOption(msg)
+        number = count(n, "n", _EXAMPLE, most=_MOST, error=BadOption)
+        self._route = choice(route, "route", ("shared", "least", "key"), error=BadOption)
+        options: Any = dict(worker.options)
+        if options.get("name") is not None:
+            msg = f"name={options['name']!r} would be the name of {number} workers; leave it out"
+            raise BadOption(msg)
+        if (key is None) is (route == "key"):
+            msg = 'key= goes with route="key": Pool(worker, 4, route="key", key=0)'
+            raise BadOption(msg)
+        self._key = None if key is None else key_function(key, _EXAMPLE, error=BadOption)
+        shared = {}
+        if route == "shared":
+            if options.get("concurrency", 1) != 1:
+                msg = 'concurrency= is for route="least" and "key"; give n the number of batches'
+                raise BadOption(msg)
+            shared = {name: options.pop(name) for name in _SHARED if name in options}
+        given = Restart() if supervisor is None else supervisor
+        members = [Worker((worker.id, at), worker.job, **options) for at in range(number)]
+        self.id = worker.id
+        self._server = Server(members, supervisor=given, clock=clock)
+        self._ids = list(self._server)
+        self._turn = 0
+        self._free = list(reversed(self._ids))
+        self._front: WorkerRef | None = None
+        if route == "shared":
+            if clock is not None:
+                shared["clock"] = clock
+            elif "clock" in options:
+                shared["clock"] = options["clock"]
+            try:
+                self._front = spawn(self._forward, concurrency=number, **shared)
+            except BaseException:
+                self._server.stop(now=True)
+                raise
+
+    def _forward(self, batch: Any, _state: None) -> Deferred:
+        """Pass a batch to a free worker; `concurrency` ensures that there is one."""
+        if type(batch) is not list:
+            msg = f'a pool with route="shared" needs lists as batches, not {brief(batch)}'
+            raise BadBehaviour(msg)
+        member = self._free.pop()
+        forwarded = _Forwarded(len(batch), self._free, member)
+        pairs = [(message, _Place(forwarded, at)) for at, message in enumerate(batch)]
+        refused: list[tuple[Any, Exception]]
+        try:
+            refused = self._server.worker(member).actor.offers.offer_many(pairs)
+        except Exception as error:  # noqa: BLE001 - the worker has ended: the callers get it
+            refused = [(place, error) for _, place in pairs]
+        for place, why in refused:
+            place.resolve(why)
+        return forwarded.deferred
+
+    def _worker_for(self, message: Any) -> WorkerRef:
+        """Return the ref that gets a message."""
+        if self._front is not None:
+            return self._front
+        if self._key is not None:
+            return self._server.worker(self._ids[hash(self._key(message)) % len(self._ids)])
+        turn = self._turn = (self._turn + 1) % len(self._ids)  # so that equals take turns
+        workers = [self._server.worker(each) for each in self._ids[turn:] + self._ids[:turn]]
+        return min(workers, key=_load)
+
+    @property
+    def workers(self) -> tuple[WorkerRef, ...]:
+        """The refs of the workers."""
+        return tuple(self._server.worker(each) for each in self._ids)
+
+    def push(self, message: Any) -> None:
+        """Send a message and go on; see `WorkerRef.push`."""
+        self._worker_for(message).push(message)
+
+    def push_many(self, messages: Iterable[Any]) -> None:
+        """Send many messages; see `WorkerRef.push_many`."""
+        if self._front is not None:
+            self._front.push_many(messages)
+            return
+        for message in messages:
+            self.push(message)
+
+    def push_ack(self, message: Any, timeout: float | None = 5.0) -> None:
+        """Send a message and return once it is accumulated; see `WorkerRef.push_ack`."""
+        self._worker_for(message).push_ack(message, timeout)
+
+    def push_block(self, message: Any, timeout: float | None = 5.0) -> None:
+        """Send a message and return once it was processed; see `WorkerRef.push_block`."""
+        self._worker_for(message).push_block(message, timeout)
+
+    def ask(self, message: Any, *, timeout: float | None = None) -> Any:
+        """Send a message and return the job's answer to it; see `WorkerRef.ask`."""
+        return self._worker_for(message).ask(message, timeout=timeout)
+
+    async def apush(self, message: Any, timeout: float | None = None) -> None:
+        """Like `push`, but wait for room without blocking the loop; see `WorkerRef.apush`."""
+        await self._worker_for(message).apush(message, timeout)
+
+    async def apush_block(self, message: Any, timeout: float | None = 5.0) -> None:
+        """Like `push_block`, from a task of any event loop."""
+        await self._worker_for(message).apush_block(message, timeout)
+
+    async def aask(self, message: Any, *, timeout: float | None = None) -> Any:
+        """Like `ask`, from a task of any event loop."""
+        return await self._worker_for(message).aask(message, timeout=timeout)
+
+    def __len__(self) -> int:
+        """Return how many workers there are."""
+        return len(self._ids)
+
+    def statistics(self) -> dict[Hashable, WorkerStatistics]:
+        """Return the statistics of each worker; those of the shared front under the pool's id."""
+        statistics = self._server.statistics()
+        if self._front is not None:
+            statistics[self.id] = self._front.statistics()
+        return statistics
+
+    def stop(
+        self, *, drain: bool | None = None, now: bool = False, timeout: float | None = None
+    ) -> None:
+        """Stop the front and the workers; see `WorkerRef.stop`.
+
+        Raises:
+            StopTimeout: one did not end in time and was cut off; all others have been stopped.
+
+        """
+        try:
+            if self._front is not None:
+                self._front.stop(drain=drain, now=now, timeout=timeout)
+        finally:
+            self._server.stop(drain=drain, now=now, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Drain and stop."""
+        self.stop()
+
+
+_SHARED = ("behaviour", "throttle")
+"""Options that belong to the front of a shared pool."""
+
+
+def _load(worker: WorkerRef) -> int:
+    """Return how many messages a worker has now, without its lock."""
+    core = worker.actor.core
+    return len(core) + core.in_flight
+
+
+class _Forwarded:
+    """A batch that a worker of a pool processes: the answers to its messages."""
+
+    __slots__ = ("_answers", "_free", "_left", "_lock", "_member", "deferred")
+
+    def __init__(self, size: int, free: list[Any], member: Any) -> None:
+        self._answers: list[Any] = [None] * size
+        self._left = size
+        self._lock = allocate_lock()
+        self._free = free
+        self._member = member
+        self.deferred = Deferred()
+
+    def resolved(self, at: int, outcome: Any) -> None:
+        """Note an answer or an error; after the last one, the worker is free again."""
+        with self._lock:
+            self._answers[at] = outcome
+            self._left -= 1
+            if self._left:
+                return
+        self._free.append(self._member)
+        self.deferred.resolve(None, Answers(None, self._answers))
+
+
+class _Place:
+    """The ticket of one message of a batch that was forwarded."""
+
+    __slots__ = ("_at", "_forwarded")
+
+    def __init__(self, forwarded: _Forwarded, at: int) -> None:
+        self._forwarded = forwarded
+        self._at = at
+
+    def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
+        """Note the outcome. Called once."""
+        self._forwarded.resolved(self._at, answer if error is None else error)
+
+
 def _terminate(supervisor: SupervisorRef, worker: WorkerRef, timeout: float | None) -> None:
-    """Let the supervisor end a worker, which is cut off if that takes too long.
+    """Make the supervisor stop a worker; it is cut off after `timeout` seconds.
 
     Raises:
         StopTimeout: it was.

@@ -8,41 +8,64 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import sys
 import time
 from _thread import TIMEOUT_MAX, allocate_lock
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.errors import BadOption
+from actorflow.runtime.errors import BadOption, LoopBlocked
 from actorflow.runtime.lanes.pool import HERE
-from actorflow.runtime.lanes.relay import RELAY
-from actorflow.runtime.lanes.shelter import attend
-from actorflow.runtime.lanes.starting import PENDING, RETRY_EVERY, retry
+from actorflow.runtime.lanes.serial_lane import SERIAL_LANE
+from actorflow.runtime.lanes.thread_start import PENDING, RETRY_EVERY, retry
+from actorflow.runtime.lanes.uninterruptible import attend
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-__all__ = ["AsyncTicket", "FutureTicket", "ThreadTicket", "check_timeout", "resolve_many"]
+__all__ = [
+    "AsyncTicket",
+    "FutureTicket",
+    "ThreadTicket",
+    "check_timeout",
+    "refuse_in_event_loop",
+    "resolve_many",
+]
 
 
 def check_timeout(timeout: Any) -> None:
     """Validate a timeout that is not `None`.
 
     Raises:
-        BadOption: it is no number.
+        BadOption: it is not a number.
 
     """
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:  # noqa: PLR0124 - NaN
-        msg = f"timeout={timeout!r} must be a number of seconds, or None to wait for ever"
+        msg = f"timeout={timeout!r} must be a number of seconds, or None to wait forever"
         raise BadOption(msg)
+
+
+def refuse_in_event_loop(who: object, instead: str) -> None:
+    """Refuse to block a thread that runs an event loop.
+
+    Raises:
+        LoopBlocked: it does; the message says what to await `instead`.
+
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001 - does not raise
+        msg = f"waiting for {who!r} here would block the event loop; write `await {instead}`"
+        raise LoopBlocked(msg)
 
 
 class ThreadTicket:
     """A thread that waits. A bare lock: an `Event` costs more than the whole hand-over."""
 
-    __slots__ = ("_lock", "outcomes")
+    __slots__ = ("_lock", "abandoned", "outcomes")
 
     def __init__(self) -> None:
+        self.abandoned = False
+        """Whether the caller has given up: its message need not be processed any more."""
         self._lock: Any = None  # made by the thread that is going to wait
         # An append is atomic: an interrupt or another thread finds no outcome, or a complete one.
         self.outcomes: list[tuple[BaseException | None, Any]] = []
@@ -67,7 +90,7 @@ class ThreadTicket:
         """Release the waiting thread with an error or an answer. Thread-safe, idempotent."""
         self.outcomes.append((error, answer))
         if self._lock is None:
-            return  # whoever is about to wait looks at the outcomes once more
+            return  # a caller that is about to wait checks the outcomes once more
         try:
             self._lock.release()
         except RuntimeError:  # resolved before, and nobody has waited yet
@@ -91,8 +114,11 @@ class ThreadTicket:
             self.prepare()
             if self.outcomes:
                 return True
-        if HERE.seat is not None:
-            RELAY.pass_on()
+        slot = HERE.thread
+        if slot is not None:
+            if slot.waits is not None:
+                return slot.waits(self, timeout)
+            SERIAL_LANE.pass_on()
         if PENDING:
             return self._wait_and_retry(timeout)
         acquire = self._lock.acquire
@@ -185,13 +211,15 @@ def _deadlines(loop: asyncio.AbstractEventLoop, timeout: float) -> _Deadlines:
 class AsyncTicket:
     """A task that waits. Create it on the event loop that the task runs on."""
 
-    __slots__ = ("_loop", "future")
+    __slots__ = ("abandoned", "future", "loop")
 
     def __init__(self) -> None:
+        self.abandoned = False
+        """Whether the caller has given up: its message need not be processed any more."""
         import asyncio  # noqa: PLC0415 - most programs never need it
 
-        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self._loop.create_future()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
 
     @property
     def answer(self) -> Any:
@@ -202,7 +230,7 @@ class AsyncTicket:
     def resolve(self, error: BaseException | None = None, answer: Any = None) -> None:
         """Release the waiting task with an error or an answer. Thread-safe, idempotent."""
         try:
-            self._loop.call_soon_threadsafe(self._settle, error, answer)
+            self.loop.call_soon_threadsafe(self.settle, error, answer)
         except RuntimeError:  # the loop is closed, so nobody waits any more
             return
 
@@ -218,7 +246,7 @@ class AsyncTicket:
             self._retry()
         if timeout is None or future.done():
             return await future is not _LATE
-        deadlines = _deadlines(self._loop, timeout)
+        deadlines = _deadlines(self.loop, timeout)
         deadlines.add(future)
         try:
             return await future is not _LATE
@@ -229,9 +257,9 @@ class AsyncTicket:
         """Try again to start threads for as long as this task waits and the system refuses them."""
         if PENDING and not self.future.done():
             attend(retry)
-            self._loop.call_later(RETRY_EVERY, self._retry)
+            self.loop.call_later(RETRY_EVERY, self._retry)
 
-    def _settle(self, error: BaseException | None, answer: Any = None) -> None:
+    def settle(self, error: BaseException | None, answer: Any = None) -> None:
         """End the future, unless it was cancelled, is late, or has ended. On the loop."""
         if self.future.done():
             return
@@ -283,7 +311,7 @@ def resolve_many(outcomes: Iterable[tuple[Any, ...]]) -> None:
     for outcome in outcomes:
         ticket = outcome[0]
         if type(ticket) is AsyncTicket:
-            loops.setdefault(ticket._loop, []).append(outcome)
+            loops.setdefault(ticket.loop, []).append(outcome)
         else:
             ticket.resolve(*outcome[1:])
     for loop, own in loops.items():
@@ -293,6 +321,31 @@ def resolve_many(outcomes: Iterable[tuple[Any, ...]]) -> None:
             continue
 
 
+_TURN = 0.002  # seconds that a lane waits at most for an event loop
+
+
+def let_callers_run(ticket: Any) -> None:
+    """Wait a moment for callers that were just resolved, so that they can call again.
+
+    For a task: until its event loop has run all tasks that were woken, unless this is the thread
+    of a loop. For a thread: give way.
+    """
+    if type(ticket) is not AsyncTicket:
+        time.sleep(0.0)
+        return
+    asyncio = sys.modules["asyncio"]
+    if asyncio._get_running_loop() is not None:  # noqa: SLF001 - does not raise
+        return
+    lock = allocate_lock()
+    lock.acquire()
+    loop = ticket.loop
+    try:  # behind the tasks, which the loop wakes in its next round
+        loop.call_soon_threadsafe(loop.call_soon, lock.release)
+    except RuntimeError:  # it is closed
+        return
+    lock.acquire(timeout=_TURN)
+
+
 def _settle_all(outcomes: list[tuple[Any, ...]]) -> None:
     for outcome in outcomes:
         if len(outcome) == 2 and outcome[1] is None:  # noqa: PLR2004 - no error, no answer: inlined
@@ -300,4 +353,4 @@ def _settle_all(outcomes: list[tuple[Any, ...]]) -> None:
             if not future.done():
                 future.set_result(None)
         else:
-            outcome[0]._settle(*outcome[1:])
+            outcome[0].settle(*outcome[1:])

@@ -11,7 +11,7 @@ from actorflow.flows.service.library import Library
 from actorflow.testing.flow_driver import FlowDriver, Seen
 from actorflow.testing.golden.values import (
     RECORDED_FLOW_ERROR,
-    Difference,
+    FlowDifference,
     comparable,
     loosen,
     plain_tree,
@@ -116,12 +116,12 @@ class GoldenFlow:
             known = [parts for words, parts in QUIRKS.items() if words in quirk]
             self.excused.update(*(known or [frozenset((SOUND,))]))
 
-    def check(self) -> Difference | None:
+    def check(self) -> FlowDifference | None:
         """Parse the flow, run it, and return the first difference."""
         data = self.data
         tree = plain_tree(parse(data["flow"]))
         if tree != plain_tree(data["tree"]):
-            return Difference("tree", data["tree"], tree)
+            return FlowDifference("tree", data["tree"], tree)
         return next(self.differences(self.drive()), None)
 
     def drive(self) -> FlowDriver:
@@ -158,7 +158,7 @@ class GoldenFlow:
 
     # -- comparing ----------------------------------------------------------------------------
 
-    def differences(self, driver: FlowDriver) -> Iterator[Difference]:
+    def differences(self, driver: FlowDriver) -> Iterator[FlowDifference]:
         """Yield all differences: messages first, then runs, then the end."""
         if SOUND in self.excused:
             yield from self._soundness(driver)
@@ -169,16 +169,16 @@ class GoldenFlow:
         yield from self._end(driver)
 
     @staticmethod
-    def _soundness(driver: FlowDriver) -> Iterator[Difference]:
-        """Yield what is wrong in any case, for recordings that are not to be followed."""
+    def _soundness(driver: FlowDriver) -> Iterator[FlowDifference]:
+        """Yield the faults that no recording may show, even one that is not to be followed."""
         nids = [task["nid"] for task in driver.held]
         if len(set(nids)) != len(nids):
-            yield Difference("held tasks", "one for each node", nids)
+            yield FlowDifference("held tasks", "one for each node", nids)
         errors = [seen.message["error"] for seen in driver.seen if "error" in seen.message]
         if errors and not any(seen.message.get("on_error") for seen in driver.seen):
-            yield Difference("errors", [], errors)
+            yield FlowDifference("errors", [], errors)
 
-    def _messages(self, driver: FlowDriver) -> Iterator[Difference]:
+    def _messages(self, driver: FlowDriver) -> Iterator[FlowDifference]:
         golden = self.data["messages"]
         self._learn_texts(driver)
         for recorded, seen in zip(golden, driver.seen, strict=False):
@@ -186,10 +186,10 @@ class GoldenFlow:
             where = f"message {expected['m']} ({expected['point']} {expected['nid']})"
             for key, left, right in self._fields(expected, seen):
                 if left != right:
-                    yield Difference(f"{where} {key}", left, right)
+                    yield FlowDifference(f"{where} {key}", left, right)
                     break
         if len(golden) != len(driver.seen):
-            yield Difference("number of messages", len(golden), len(driver.seen))
+            yield FlowDifference("number of messages", len(golden), len(driver.seen))
 
     def _learn_texts(self, driver: FlowDriver) -> None:
         """Find out which of our error texts and classes correspond to recorded ones."""
@@ -247,28 +247,28 @@ class GoldenFlow:
             right = subset(left, right)
         return key, left, loosen(left, right)
 
-    def _runs(self, driver: FlowDriver) -> Iterator[Difference]:
+    def _runs(self, driver: FlowDriver) -> Iterator[FlowDifference]:
         for expected, outcome in zip(self.data["runs"], driver.outcomes, strict=False):
             where = f"run {expected['run']}"
             counters = outcome.state.counters
             if expected["counters"] != counters:
-                yield Difference(f"{where} counters", expected["counters"], counters)
+                yield FlowDifference(f"{where} counters", expected["counters"], counters)
             if expected["messages_consumed"] != len(outcome.messages):
-                yield Difference(
+                yield FlowDifference(
                     f"{where} messages", expected["messages_consumed"], len(outcome.messages)
                 )
             nodes = {nid: describe(node) for nid, node in outcome.state.nodes.items()}
             for one in self._translate(expected["nids"]):
                 if one != nodes.get(one["nid"]):
-                    yield Difference(f"{where} node {one['nid']}", one, nodes.get(one["nid"]))
+                    yield FlowDifference(f"{where} node {one['nid']}", one, nodes.get(one["nid"]))
             if expected["nodes"] != len(nodes):
-                yield Difference(
+                yield FlowDifference(
                     f"{where} nodes", [one["nid"] for one in expected["nids"]], list(nodes)
                 )
         if len(self.data["runs"]) != len(driver.outcomes):
-            yield Difference("number of runs", len(self.data["runs"]), len(driver.outcomes))
+            yield FlowDifference("number of runs", len(self.data["runs"]), len(driver.outcomes))
 
-    def _end(self, driver: FlowDriver) -> Iterator[Difference]:
+    def _end(self, driver: FlowDriver) -> Iterator[FlowDifference]:
         data, state = self.data, driver.state
         termination, payload = ending(driver)
         found: dict[str, Json] = {
@@ -297,7 +297,7 @@ class GoldenFlow:
             if key == "failures":
                 expected, value = [one["nid"] for one in data[key]], [one["nid"] for one in value]  # noqa: PLW2901
             if expected != value and not (expected is None and not value):
-                yield Difference(key, expected, value)
+                yield FlowDifference(key, expected, value)
 
 
 def describe(node: Node) -> Json:

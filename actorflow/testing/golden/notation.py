@@ -1,7 +1,7 @@
 """The neutral description of workflows in golden histories, and its interpreter.
 
-Methods are lists of operations; `interpret` is a generator that yields each `Call` and is sent its
-outputs. So the same text runs on a bare session and in the methods of a real `Workflow`.
+Methods are lists of operations; `interpret` is a generator that yields each `NotationCall` and is
+sent its outputs. So the same text runs on a bare session and in the methods of a real `Workflow`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actorflow.workflows.instance.decision import WorkCall
-from actorflow.workflows.instance.state import WorkType
+from actorflow.workflows.instance.decision import StepCall
+from actorflow.workflows.instance.state import StepType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -34,10 +34,10 @@ class Properties(Protocol):
 
 
 @dataclass(frozen=True)
-class Call:
+class NotationCall:
     """An `execute` or a `dispatch`."""
 
-    works: list[Json]
+    steps: list[Json]
     sync: bool
 
 
@@ -90,7 +90,9 @@ class Scope:
         return {name: self.value(part) for name, part in expression.items()}
 
 
-def interpret(operations: Sequence[Json], scope: Scope) -> Generator[Call, list[Json] | None, Json]:
+def interpret(
+    operations: Sequence[Json], scope: Scope
+) -> Generator[NotationCall, list[Json] | None, Json]:
     """Run a method: yield its calls, return its value."""
     try:
         yield from _block(operations, scope)
@@ -99,7 +101,9 @@ def interpret(operations: Sequence[Json], scope: Scope) -> Generator[Call, list[
     return None
 
 
-def _block(operations: Sequence[Json], scope: Scope) -> Generator[Call, list[Json] | None, None]:
+def _block(
+    operations: Sequence[Json], scope: Scope
+) -> Generator[NotationCall, list[Json] | None, None]:
     for operation in operations:
         match operation["op"]:
             case "execute" | "dispatch" as name:
@@ -121,7 +125,7 @@ def _block(operations: Sequence[Json], scope: Scope) -> Generator[Call, list[Jso
                 raise ValueError(f"unknown operation {other!r}")
 
 
-def _while(operation: Json, scope: Scope) -> Generator[Call, list[Json] | None, None]:
+def _while(operation: Json, scope: Scope) -> Generator[NotationCall, list[Json] | None, None]:
     for _ in range(_TURNS):
         if not scope.value(operation["cond"]):
             return
@@ -129,27 +133,29 @@ def _while(operation: Json, scope: Scope) -> Generator[Call, list[Json] | None, 
     raise ValueError(f"a `while` does not end within {_TURNS} turns")
 
 
-def _call(operation: Json, scope: Scope, *, sync: bool) -> Generator[Call, list[Json] | None, None]:
-    works = [_evaluated(work, scope) for work in operation["works"]]
-    outputs = yield Call(works, sync)
+def _call(
+    operation: Json, scope: Scope, *, sync: bool
+) -> Generator[NotationCall, list[Json] | None, None]:
+    steps = [_evaluated(step, scope) for step in operation["works"]]
+    outputs = yield NotationCall(steps, sync)
     if "as" in operation and outputs is not None:
-        alone = len(works) == 1 and not operation.get("list")
+        alone = len(steps) == 1 and not operation.get("list")
         scope.variables[operation["as"]] = outputs[0] if alone else outputs
 
 
-def _evaluated(work: Json, scope: Scope) -> Json:
-    if "wait" in work:
-        return {"wait": {name: scope.value(value) for name, value in work["wait"].items()}}
-    return {**work, "input": scope.value(work.get("input"))}
+def _evaluated(step: Json, scope: Scope) -> Json:
+    if "wait" in step:
+        return {"wait": {name: scope.value(value) for name, value in step["wait"].items()}}
+    return {**step, "input": scope.value(step.get("input"))}
 
 
-def work_call(work: Json, position: str, *, sync: bool) -> WorkCall:
-    """Return a work of the notation as a session wants it."""
-    if "wait" in work:
-        wait = work["wait"]
-        return WorkCall(
+def step_call(step: Json, position: str, *, sync: bool) -> StepCall:
+    """Return a step of the notation as a session wants it."""
+    if "wait" in step:
+        wait = step["wait"]
+        return StepCall(
             position=position,
-            type=WorkType.WAIT,
+            type=StepType.WAIT,
             name="Wait",
             input=wait,
             sync=sync,
@@ -157,12 +163,12 @@ def work_call(work: Json, position: str, *, sync: bool) -> WorkCall:
             duration=wait.get("duration"),
             timestamp=wait.get("timestamp"),
         )
-    type_ = WorkType.TASK if "task" in work else WorkType.FLOW
-    return WorkCall(
+    type_ = StepType.TASK if "task" in step else StepType.FLOW
+    return StepCall(
         position=position,
         type=type_,
-        name=work[type_],
-        input=work["input"],
+        name=step[type_],
+        input=step["input"],
         sync=sync,
-        timeout=work.get("timeout"),
+        timeout=step.get("timeout"),
     )

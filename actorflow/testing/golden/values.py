@@ -1,4 +1,4 @@
-"""Makes recorded values and ours comparable: removes what may differ."""
+"""Makes recorded values and ours comparable: removes the parts that may differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WITH_FILE = 4
 
 
 @dataclass(frozen=True)
-class Difference:
+class FlowDifference:
     """Where a flow first differs from its golden data."""
 
     where: str

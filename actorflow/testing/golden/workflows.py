@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from actorflow.testing.golden.described import LiveDecider
-from actorflow.testing.golden.notation import NotationRaised, Scope, interpret, work_call
-from actorflow.testing.golden.values import Difference
-from actorflow.workflows.agent.answers import read_answer
+from actorflow.testing.golden.described_workflows import LiveDecider
+from actorflow.testing.golden.notation import NotationRaised, Scope, interpret, step_call
+from actorflow.testing.golden.values import FlowDifference
 from actorflow.workflows.agent.cursor import DecisionCursor
-from actorflow.workflows.agent.wire import BRANCH_FIELDS, fields_of
-from actorflow.workflows.frames.properties import RESERVED
+from actorflow.workflows.agent.wire import BRANCH_FIELDS, fields_of, read_answer
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import BranchType, WorkType
+from actorflow.workflows.instance.state import BranchType, StepType
+from actorflow.workflows.suspended.properties import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from actorflow.workflows.instance.decision import WorkCall
+    from actorflow.workflows.instance.decision import StepCall
 
 Json = Any
 
@@ -70,7 +69,7 @@ class _Workflow(msgspec.Struct, frozen=True):
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """The types of what is in a file; whoever reads a field notices that it is missing."""
+    """The types of the values in a file. A missing field is noticed when it is read."""
 
     workflow: _Workflow = _Workflow()
     actions: list[_Action] = []
@@ -78,7 +77,7 @@ class _Shape(msgspec.Struct, frozen=True):
 
 
 def _read(path: Path) -> Json:
-    """Return what is in a file.
+    """Return the content of a file.
 
     Raises:
         ValueError: it is not JSON, or a part of it has another type.
@@ -89,17 +88,17 @@ def _read(path: Path) -> Json:
     return data
 
 
-class Decides(Protocol):
+class BranchDecider(Protocol):
     """What executes the branches of a decision."""
 
     def deploy(self, methods: dict[str, Json]) -> None:
         """Use this code from now on."""
 
     def restored(self) -> None:
-        """Forget what was in memory: the process is another one."""
+        """Drop the state in memory, as if the process were another one."""
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Stop everything that was started."""
 
     def decide(self, instance: Instance, at: float) -> tuple[m.Received, Json]:
         """Take the ongoing decision; return the answer to it, and its trace or `None`."""
@@ -162,8 +161,8 @@ class _ScriptedBranch:
                 call = code.send(outputs)
                 outputs = self._execute(
                     [
-                        work_call(work, f"{number}.{at}", sync=call.sync)
-                        for at, work in enumerate(call.works)
+                        step_call(step, f"{number}.{at}", sync=call.sync)
+                        for at, step in enumerate(call.steps)
                     ]
                 )
                 if not call.sync:
@@ -178,15 +177,15 @@ class _ScriptedBranch:
         reply = self._cursor.finish_branch(**_over_the_wire(body))
         _note(self._trace, "POST branch", body, reply)
 
-    def _execute(self, works: list[WorkCall]) -> list[Json] | None:
-        body = [_call_body(work) for work in works]
+    def _execute(self, steps: list[StepCall]) -> list[Json] | None:
+        body = [_call_body(step) for step in steps]
         reply = _over_the_wire(self._cursor.execute(_over_the_wire(body)))
         _note(self._trace, "POST execute", body, reply)
         if reply["status"] == "modified":
             raise _Modified
         if reply["status"] == "scheduled":
             return None
-        if "properties" in reply and all(work.sync for work in works):
+        if "properties" in reply and all(step.sync for step in steps):
             self._properties.clear()
             self._properties.update(reply["properties"])
         outputs: list[Json] = reply["outputs"]
@@ -211,7 +210,7 @@ class GoldenWorkflow:
 
     """
 
-    def __init__(self, path: Path, decider: Callable[[Json], Decides]) -> None:
+    def __init__(self, path: Path, decider: Callable[[Json], BranchDecider]) -> None:
         data = _read(path)
         self._workflow = data["workflow"]
         self._actions = data["actions"]
@@ -227,15 +226,15 @@ class GoldenWorkflow:
             raise ValueError(msg)
         self._make = decider
 
-    def check(self) -> Difference | None:
-        """Return the first difference, `None` if there is none."""
+    def check(self) -> FlowDifference | None:
+        """Return the first difference, or `None`."""
         decider = self._make(self._workflow)
         try:
             return self._first_difference(Player(self._workflow, decider))
         finally:
             decider.close()
 
-    def _first_difference(self, player: Player) -> Difference | None:
+    def _first_difference(self, player: Player) -> FlowDifference | None:
         for number, (action, step) in enumerate(zip(self._actions, self._steps, strict=True)):
             found = player.play(action)
             for part in _PARTS:
@@ -254,7 +253,7 @@ class GoldenWorkflow:
 class Player:
     """Plays actions on an instance."""
 
-    def __init__(self, workflow: Json, decider: Decides) -> None:
+    def __init__(self, workflow: Json, decider: BranchDecider) -> None:
         self._workflow = workflow
         self._decider = decider
         self._instance: Instance | None = None
@@ -287,13 +286,13 @@ class Player:
             case _:
                 sent = self._pass_time(at)
                 sent += self.instance.receive(_messages(action), now=at)
-        # The state is stored before anything is sent: what cannot be stored must show here.
+        # The state is stored before anything is sent: an unstorable state must fail here.
         found["sent"] = [job for each in sent if (job := _job(each)) is not None]
         found["state"] = state_of(self.instance)
         return found
 
     def _pass_time(self, at: float) -> list[m.Outgoing]:
-        """End what is due before this moment: a timer does not wait for the next message."""
+        """Fire timers that are due before this moment; they do not wait for the next message."""
         due = any(
             wait.timestamp is not None and wait.timestamp < at for wait in self.instance.state.waits
         )
@@ -348,23 +347,26 @@ def _message(action: Json, at: float) -> m.Received:
 
 
 def state_of(instance: Instance) -> Json:
-    """Return what is compared of a state."""
+    """Return the part of a state that is compared."""
     state = instance.state
     return {
         "branches": [fields_of(branch, BRANCH_FIELDS) for branch in state.branches],
         "executions": list(state.executions),
         "ongoing_index": state.ongoing_index,
         "statuses": [fields_of(status, _STATUS_FIELDS) for status in state.statuses],
-        "waits": [msgspec.to_builtins(wait) for wait in state.waits],
+        "waits": [_in_words_of_the_seed(msgspec.to_builtins(wait)) for wait in state.waits],
         "properties": [msgspec.to_builtins(entry) for entry in state.properties],
-        "buffer": [msgspec.to_builtins(action) for action in state.buffer],
+        "buffer": [
+            {**msgspec.to_builtins(action), "data": _in_words_of_the_seed(action.data)}
+            for action in state.buffer
+        ],
         "decision_mode": str(state.decision_mode),
         "decision_ongoing": state.decision_ongoing,
     }
 
 
 def _job(sent: m.Outgoing) -> Json:
-    """Return a message as golden histories show it; `None` for those that they do not show."""
+    """Return a message as golden histories show it; `None` if they do not show it."""
     match sent:
         case m.DecisionJob():
             return {
@@ -372,10 +374,10 @@ def _job(sent: m.Outgoing) -> Json:
                 "ongoing_index": sent.ongoing_index,
                 "ongoing_executions": sent.ongoing_executions,
             }
-        case m.WorkJob():
+        case m.StepJob():
             job = {
                 "job": str(sent.type),
-                "work": sent.work,
+                "work": sent.step,
                 "name": sent.name,
                 "input": sent.input,
                 "timeout": sent.timeout,
@@ -389,7 +391,7 @@ def _job(sent: m.Outgoing) -> Json:
 
 def _decision(decision: m.Decision) -> Json:
     match decision:
-        case m.ScheduleWork():
+        case m.ScheduleStep():
             shown = {
                 "type": f"schedule_{decision.type}",
                 "branch_key": decision.branch_key,
@@ -400,7 +402,7 @@ def _decision(decision: m.Decision) -> Json:
                 "task_input": decision.input,
                 "task_timeout": decision.timeout,
             }
-            if decision.type is WorkType.WAIT:
+            if decision.type is StepType.WAIT:
                 shown["event_name"] = decision.event
                 shown["task_timeout"] = _limit(decision)
             return shown
@@ -420,24 +422,29 @@ def _decision(decision: m.Decision) -> Json:
             return msgspec.to_builtins(decision)
 
 
-def _limit(wait: WorkCall | m.ScheduleWork) -> Json:
+def _in_words_of_the_seed(data: Json) -> Json:
+    """Return plain data in which a step is called a work."""
+    return {"work" if name == "step" else name: value for name, value in data.items()}
+
+
+def _limit(wait: StepCall | m.ScheduleStep) -> Json:
     if wait.duration is not None:
         return {"duration": wait.duration}
     return None if wait.timestamp is None else {"timestamp": wait.timestamp}
 
 
-def _call_body(work: WorkCall) -> Json:
+def _call_body(step: StepCall) -> Json:
     body = {
-        "name": work.name,
-        "input": work.input,
-        "position": work.position,
-        "sync": work.sync,
-        "timeout": work.timeout,
-        "type": str(work.type),
+        "name": step.name,
+        "input": step.input,
+        "position": step.position,
+        "sync": step.sync,
+        "timeout": step.timeout,
+        "type": str(step.type),
     }
-    if work.type is WorkType.WAIT:
-        body["event"] = work.event
-        body["timeout"] = _limit(work)
+    if step.type is StepType.WAIT:
+        body["event"] = step.event
+        body["timeout"] = _limit(step)
     return body
 
 
@@ -449,7 +456,7 @@ def _comparable(value: Json) -> Json:
         return value
     if value.get("type") == "schedule_wait":
         # The index at which the code came to the wait has another origin in other implementations;
-        # what follows from it (`released_index`, the end of the wait) is compared.
+        # its consequences (`released_index`, the end of the wait) are compared.
         value = {name: part for name, part in value.items() if name != "reached"}
     # What an error says is for people.
     if value.get("kind") in ("failed", "modified"):
@@ -459,12 +466,12 @@ def _comparable(value: Json) -> Json:
     return {name: _comparable(part) for name, part in value.items()}
 
 
-def _difference(where: str, expected: Json, found: Json) -> Difference | None:
+def _difference(where: str, expected: Json, found: Json) -> FlowDifference | None:
     """Return the innermost first difference."""
     if type(expected) is dict and type(found) is dict:
         for name in sorted({*expected, *found}):
             if name not in expected or name not in found:
-                return Difference(
+                return FlowDifference(
                     f"{where} {name}", expected.get(name, "(absent)"), found.get(name, "(absent)")
                 )
             difference = _difference(f"{where} {name}", expected[name], found[name])
@@ -478,10 +485,10 @@ def _difference(where: str, expected: Json, found: Json) -> Difference | None:
                 return difference
         return None
     equal = expected == found and (type(expected) is bool) == (type(found) is bool)
-    return None if equal else Difference(where, expected, found)
+    return None if equal else FlowDifference(where, expected, found)
 
 
-DECIDERS: dict[str, Callable[[Json], Decides]] = {
+DECIDERS: dict[str, Callable[[Json], BranchDecider]] = {
     "scripted": lambda workflow: ScriptDecider(workflow["methods"]),
     "live": LiveDecider,
     "replayed": lambda workflow: LiveDecider(workflow, forget=True),
@@ -506,7 +513,7 @@ def check_history(path: Path) -> str | None:
     names = property_names(_read(path)["workflow"])
     for name, make in DECIDERS.items():
         if name != "scripted" and not RESERVED.isdisjoint(names):
-            # Other languages may call a property what is a method of workflows in this one.
+            # Other languages may have a property with the name of a method of our workflows.
             continue
         difference = GoldenWorkflow(path, make).check()
         if difference is not None:

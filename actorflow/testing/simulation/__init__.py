@@ -5,27 +5,22 @@ are lost, workers are killed, clocks differ and the store fails; then it checks 
 lost or done twice.
 """
 
-from actorflow.testing.simulation.checks import Broken, Checks
-from actorflow.testing.simulation.client import Cancel, Sent
-from actorflow.testing.simulation.cluster import Parts
-from actorflow.testing.simulation.driver import Driver
+from actorflow.testing.simulation.cluster import Cancel, Sent
 from actorflow.testing.simulation.faults import Fault, Faults, FaultType, Skew
 from actorflow.testing.simulation.simulate import History, SimulationFailed, simulate
-from actorflow.testing.simulation.store import SharedStore
+from actorflow.testing.simulation.store import SimulatedStore
 from actorflow.testing.simulation.workflows import simulate_workflows
+from actorflow.testing.simulation.world import InvariantBroken
 
 __all__ = [
-    "Broken",
     "Cancel",
-    "Checks",
-    "Driver",
     "Fault",
     "FaultType",
     "Faults",
     "History",
-    "Parts",
+    "InvariantBroken",
     "Sent",
-    "SharedStore",
+    "SimulatedStore",
     "SimulationFailed",
     "Skew",
     "simulate",

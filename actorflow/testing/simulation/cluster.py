@@ -1,40 +1,99 @@
-"""A simulated cluster: workers, a store, a network, clients, and the faults that befall them."""
+"""A simulated cluster: processes, what befalls them, and the clients that send them work."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from actorflow.cluster.ring import Member, Post, Received, RingOptions
+from actorflow.engine.errors import ExecutionEnded, UnknownExecution
+from actorflow.engine.stores.memory import MemoryStore
+from actorflow.runtime.errors import Rejected
 from actorflow.testing.simulation.checks import Checks
-from actorflow.testing.simulation.client import Cancel, Client, Sent
-from actorflow.testing.simulation.driver import Driver
 from actorflow.testing.simulation.faults import FaultType
-from actorflow.testing.simulation.network import STORE, Network
-from actorflow.testing.simulation.store import SharedStore
-from actorflow.testing.simulation.worker import Worker
-from actorflow.testing.simulation.world import START
+from actorflow.testing.simulation.process import Process
+from actorflow.testing.simulation.store import Network, SimulatedStore
+from actorflow.testing.simulation.world import InvariantBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from actorflow.engine.kind import Kind
+    from actorflow.application import Engine
     from actorflow.testing.simulation.faults import Fault, Faults
     from actorflow.testing.simulation.world import World
 
-__all__ = ["OPTIONS", "Cluster", "Parts"]
+__all__ = ["Cancel", "Cluster", "Sent"]
 
-OPTIONS = RingOptions(lease=3.0, sweep=1.5, cycle=0.6, clock=0.3, grace=0.5)
-"""Short times, so that much happens in a short history."""
+_AGAIN = 0.3  # seconds after which a client asks again
+_LATE = 5.0  # seconds after which a client does not wait for an answer any more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a cluster is made of. Tests of the simulation itself put broken parts in."""
+class Sent(NamedTuple):
+    """A message from outside. The execution is created if it is not there."""
 
-    member: type[Member] = Member
-    driver: type[Driver] = Driver
-    store: type[SharedStore] = SharedStore
+    execution: str
+    body: Any
+    kind: str | None = None
+    """`None`: the first of the kinds that are simulated."""
+    at: float | None = None
+    """When it is sent, in seconds since the beginning; drawn from the seed by default."""
+    in_order: bool = False
+    """It is sent after those before it to the same execution are acknowledged."""
+
+
+class Cancel(NamedTuple):
+    """An execution is ended from outside, whatever it does."""
+
+    execution: str
+    at: float | None = None
+
+
+class _Request:
+    """Something that a client asks for until it has an answer."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        do: Callable[[Engine], Any],
+        told: Callable[[Any], None],
+        before: Sequence[_Request] = (),
+    ) -> None:
+        self._cluster = cluster
+        self._do = do
+        self._told = told
+        self._before = before
+        self._tries = 0
+        self.done = False
+
+    def begin(self, after: int | None = None) -> None:
+        """Ask any process, unless another try was made `after` the one of that number."""
+        cluster = self._cluster
+        if self.done or after not in (None, self._tries):
+            return
+        there = [each for each in cluster.processes() if each.engine is not None]
+        if not there or not all(each.done for each in self._before):
+            cluster.world.after(_AGAIN, self.begin)
+            return
+        self._tries += 1
+        cluster.dice.choice(there).call(self._do, self._answered)
+        cluster.world.after(_LATE, partial(self.begin, self._tries))
+
+    def _answered(self, result: Any) -> None:
+        if self.done:
+            return
+        if isinstance(result, Exception) and not isinstance(result, ExecutionEnded):
+            self._cluster.world.after(_AGAIN, self.begin)
+            return
+        self.done = True
+        if not isinstance(result, Exception):
+            self._told(result)
+
+
+class _SharedMemoryStore(MemoryStore):
+    """What all engines share, as it is: without delay and faults."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self._tables, self._lock = network.memory.tables, network.memory.lock
 
 
 class Cluster:
@@ -44,66 +103,88 @@ class Cluster:
         self,
         world: World,
         faults: Faults,
-        make_kinds: Callable[[], Sequence[Kind]],
-        taskers: Mapping[str, Callable[[Any], Any]],
-        parts: Parts,
+        set_up: Callable[[Engine, Process], None],
+        store: type[SimulatedStore] = SimulatedStore,
     ) -> None:
         self.world = world
         self.faults = faults
-        self.options = OPTIONS
-        self.taskers = taskers
-        self.parts = parts
-        self._make_kinds = make_kinds
-        self.store = parts.store(world, faults.partitions)
-        self.checks = Checks(world, self.store)
-        self.network = Network(world, faults, self.store)
-        self.client = Client(self)
+        self.dice = world.dice("client")
+        self.network = Network(world, faults)
+        self.store = _SharedMemoryStore(self.network)
+        self.checks = Checks(world, self.network, self.store)
+        self.requests: list[_Request] = []
+        self._set_up = set_up
+        self._make_store = partial(store, self.network)
         self._lives = 0
-        self._workers: dict[str, Worker] = {}
-        self._by_name: dict[str, Worker] = {}
+        self._versions = dict.fromkeys(faults.workers, 0)
+        self._processes: dict[str, Process] = {}
+        self.all: list[Process] = []
+        """All lives of all processes."""
         for place in faults.workers:
             self._start(place)
         for fault in faults.faults:
-            world.after(fault.at, lambda fault=fault: self._strike(fault))  # type: ignore[misc]
+            world.after(fault.at, partial(self._strike, fault))
 
-    def kinds(self) -> dict[str, Kind]:
-        """Return new kinds, as another process would have them."""
-        return {kind.name: kind for kind in self._make_kinds()}
-
-    def find(self, name: str) -> Worker | None:
-        """Return a worker that is alive."""
-        found = self._by_name.get(name)
-        return found if found is not None and found.alive else None
-
-    def notify(self, execution: str) -> None:
-        """Wake the owner of a partition, as a store does after a commit from outside."""
-        partition = self.store.partition(execution)
-        owner = self.find(self.store.roll.holdings[partition].owner or "")
-        if owner is not None and self.network.is_heard():
-            self._lives += 1
-            post = Post(f"store/{self._lives}", partition, execution, creates=True)
-            self.network.send(STORE, owner.place, lambda: owner.hear(Received(post)))
+    def processes(self) -> list[Process]:
+        """Return the processes that are alive and stay."""
+        found = self._processes.values()
+        return [each for each in found if each.alive and not (each.leaving or each.paused)]
 
     # Load.
 
-    def load(self, sent: Sequence[Sent | Cancel], kind: str) -> None:
+    def load(self, sent: Sequence[Sent | Cancel]) -> None:
         """Plan what clients do, over the time in which things go wrong."""
         dice = self.world.dice("load")
-        self.client.plan(sent)
         bursts = [dice.uniform(0.0, self.faults.lasts) for _ in range(dice.choice((1, 3, 1_000)))]
         for number, each in enumerate(sent):
             drawn = min(dice.choice(bursts) + dice.uniform(0.0, 0.5), self.faults.lasts)
-            at = drawn if each.at is None else each.at
-            if isinstance(each, Cancel):
-                self.world.after(at, lambda each=each: self.client.cancel(each.execution))  # type: ignore[misc]
-            else:
-                name = kind if each.kind is None else each.kind
-                self.world.after(
-                    at,
-                    lambda number=number, each=each, name=name: self.client.send(  # type: ignore[misc]
-                        number, each, name
-                    ),
-                )
+            request = self._cancel(each) if isinstance(each, Cancel) else self._send(
+                number, each, sent[:number]
+            )  # fmt: skip
+            self.requests.append(request)
+            self.world.after(drawn if each.at is None else each.at, request.begin)
+
+    def _send(self, number: int, sent: Sent, earlier: Sequence[Sent | Cancel]) -> _Request:
+        keys = [f"client {number}"]
+
+        def send(engine: Engine) -> str:
+            key = keys[-1]
+            try:
+                engine.send(sent.execution, sent.body, kind=sent.kind, key=key)
+            except Rejected:  # it is a dead letter now, and its key is used
+                if key == keys[-1]:
+                    keys.append(f"client {number} again {len(keys)}")
+                raise
+            return key
+
+        def told(key: str) -> None:
+            row = self.network.memory.tables.keys.get((sent.execution, key))
+            if row is None:
+                what = f"the key {key!r} of {sent.execution!r} is not stored"
+                raise self.world.fail(InvariantBroken("C15", what))
+            self.world.note("client", "got the acknowledgement:", row.id, sent.execution)
+            self.checks.acked[row.id] = sent.execution
+
+        before = [
+            self.requests[at]
+            for at, other in enumerate(earlier)
+            if sent.in_order and other.execution == sent.execution
+        ]
+        return _Request(self, send, told, before)
+
+    def _cancel(self, cancel: Cancel) -> _Request:
+        def end(engine: Engine) -> bool:
+            try:
+                return engine.cancel(cancel.execution)
+            except UnknownExecution:
+                return False
+
+        def told(ended: bool) -> None:  # noqa: FBT001 - an answer
+            if ended:
+                self.world.note("client", "got the cancellation confirmed:", cancel.execution)
+                self.checks.cancelled.add(cancel.execution)
+
+        return _Request(self, end, told)
 
     # Faults.
 
@@ -111,7 +192,19 @@ class Cluster:
         self._lives += 1
         name = f"{place}{self._lives}"
         self.world.note(name, "starts at", place)
-        self._workers[place] = self._by_name[name] = Worker(self, place, name)
+        process = Process(self.world, place, name, self.faults, self._make_store, self._register)
+        process.version = self._versions[place]
+        self._processes[place] = process
+        self.all.append(process)
+
+    def _register(self, engine: Engine, process: Process) -> None:
+        self._set_up(engine, process)
+        for kind in engine.parts.kinds.values():
+            self.checks.watch(engine, kind)
+
+    def _kill(self, process: Process) -> None:
+        self.world.note(process.name, "is killed")
+        self.world.kill(process)
 
     def _strike(self, fault: Fault) -> None:
         self.world.note("fault", str(fault.type), *fault.workers, f"for {fault.lasts:.2f} s")
@@ -120,58 +213,76 @@ class Cluster:
             case FaultType.SPLIT:
                 cut = network.cut(fault.workers)
                 after(fault.lasts, lambda: network.mend(cut))
-            case FaultType.STORE_DOWN:
-                network.store_down += 1
-                after(fault.lasts, self._store_up)
-            case FaultType.STORE_SLOW:
-                network.store_slow += 1
-                after(fault.lasts, self._store_fast)
+            case FaultType.STORE_DOWN | FaultType.STORE_SLOW | FaultType.STORE_FULL:
+                name = {"store down": "down", "store slow": "slow"}.get(fault.type, "full")
+                self._count(name, 1)
+                after(fault.lasts, partial(self._count, name, -1))
+            case FaultType.DEPLOY:
+                each = fault.lasts / len(fault.workers)
+                for number, place in enumerate(fault.workers):
+                    after(number * each, partial(self._deploy, place, each))
             case _:
                 for place in fault.workers:
-                    self._strike_worker(fault, place)
+                    self._strike_process(fault, self._processes[place])
 
-    def _store_up(self) -> None:
-        self.network.store_down = max(self.network.store_down - 1, 0)
+    def _count(self, name: str, by: int) -> None:
+        setattr(self.network, name, max(getattr(self.network, name) + by, 0))
 
-    def _store_fast(self) -> None:
-        self.network.store_slow = max(self.network.store_slow - 1, 0)
-
-    def _strike_worker(self, fault: Fault, place: str) -> None:
-        worker = self._workers[place]
-        if not worker.alive or worker.leaving:
+    def _strike_process(self, fault: Fault, process: Process) -> None:
+        if not process.alive or process.leaving:
             return
         match fault.type:
             case FaultType.KILL:
-                worker.kill()
-                self.world.after(fault.lasts, lambda: self._start(place))
+                self._kill(process)
             case FaultType.PAUSE:
-                worker.pause()
-                self.world.after(fault.lasts, worker.go_on)
+                self.world.note(process.name, "is stopped")
+                process.paused = True
+                self.world.after(fault.lasts, lambda: self._resume(process))
+                return
             case FaultType.LEAVE:
-                worker.leave()
-                self.world.after(fault.lasts, lambda: self._replace(place, worker))
+                process.leave()
+        self.world.after(fault.lasts, lambda: self._replace(process))
 
-    def _replace(self, place: str, worker: Worker) -> None:
-        """Start a worker again that has left, or was asked to and takes too long."""
-        if worker.alive:
-            worker.kill()
-        self._start(place)
+    def _deploy(self, place: str, lasts: float) -> None:
+        self._versions[place] += 1
+        process = self._processes[place]
+        self._resume(process)
+        if process.alive and not process.leaving:
+            process.leave()
+            self.world.after(lasts, lambda: self._replace(process))
+
+    def _resume(self, process: Process) -> None:
+        if process.alive and process.paused:
+            self.world.note(process.name, "goes on")
+            self.world.resume(process)
+
+    def _replace(self, process: Process) -> None:
+        """Restart a process that has ended, or does not end although it was asked to."""
+        if self._processes[process.place] is not process:
+            return
+        if process.alive:
+            self._kill(process)
+        self._start(process.place)
 
     def heal(self) -> None:
         """End all faults."""
         self.network.heal()
-        for place, worker in self._workers.items():
-            worker.go_on()
-            if not worker.alive or worker.leaving:
-                self._replace(place, worker)
+        for process in list(self._processes.values()):
+            self._resume(process)
+            if not process.alive or process.leaving:
+                self._replace(process)
 
     # Rest.
 
     def unsettled(self, horizon: float) -> str | None:
-        """Return what has not come to rest; a timer that is due later than that may stay."""
-        if self.client.waiting:
-            return f"{self.client.waiting} requests of clients are not acknowledged"
-        alive = [worker for worker in self._workers.values() if worker.alive]
-        ring = tuple(sorted(worker.name for worker in alive))
-        owned = {number: worker.name for worker in alive for number in sorted(worker.member.owned)}
-        return self.checks.unsettled(ring, dict(sorted(owned.items())), START + horizon)
+        """Return a description of unfinished work, except timers due after `horizon`."""
+        waiting = sum(not each.done for each in self.requests)
+        if waiting:
+            return f"{waiting} requests of clients are not acknowledged"
+        return self.checks.unsettled([each.name for each in self.processes()], horizon)
+
+    def close(self) -> None:
+        """End everything."""
+        self.world.close()
+        for process in self.all:
+            process.dispose()

@@ -1,186 +1,196 @@
-"""A store that several simulated workers share: partitions with owners, epochs and leases."""
+"""The store of a simulated process, behind a network on which much goes wrong."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from actorflow.cluster.ring import CheckIn, Roll, View, check_in
-from actorflow.engine.bodies import decode
-from actorflow.engine.kind import Watch
-from actorflow.engine.stores.memory import MemoryStore
-from actorflow.engine.stores.protocol import (
-    NEVER_RUN,
-    Change,
-    ExecutionRow,
-    MessageRow,
-    Page,
-    Refusal,
-    TaskRow,
-    TimerRow,
-    Traits,
-    partition_of,
-)
+from actorflow.cluster.ring import RingOptions
+from actorflow.engine.errors import OutcomeUnknown, StoreFull, StoreRefused
+from actorflow.engine.stores.memory.shared import SharedMemory, SharedMemoryStore
+from actorflow.engine.stores.protocol import NEVER_RUN
 from actorflow.testing.simulation.world import START
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from actorflow.cluster.ring import CheckIn, View
+    from actorflow.engine.stores.protocol import Change
+    from actorflow.testing.simulation.faults import Faults
+    from actorflow.testing.simulation.process import Process
     from actorflow.testing.simulation.world import World
 
-__all__ = ["Fetched", "SharedStore", "Survey"]
+__all__ = ["LEASE", "Network", "SimulatedStore"]
 
-_ALL = 1_000_000
+LEASE = 3.0
+"""Seconds that a lease lasts: short, so that much happens in a short history."""
 
-
-class Survey(NamedTuple):
-    """What is stored in a partition."""
-
-    now: float
-    """By the store's clock."""
-    messages: list[MessageRow]
-    timers: list[TimerRow]
-    tasks: list[TaskRow]
+_ANSWER = ("committed", "refusal", "revision", "rows", "resulting_messages")
+_SLOW = 20.0  # times longer
 
 
-class Fetched(NamedTuple):
-    """One execution, with all that a run of it may need."""
+class Network:
+    """The network between the processes and their shared memory. Faults apply until `heal()`."""
 
-    now: float
-    """By the store's clock."""
-    row: ExecutionRow | None
-    messages: list[MessageRow]
-    timers: list[TimerRow]
-    watches: list[Watch]
+    def __init__(self, world: World, faults: Faults) -> None:
+        self.world = world
+        self.faults = faults
+        self.memory = SharedMemory(faults.partitions, time=lambda: START + world.now)
+        self.dice = world.dice("network")
+        self.observers: list[Callable[[Change, str], None]] = []
+        """Called with each change that was applied, and who had asked for it."""
+        self._cut: dict[int, frozenset[str]] = {}
+        self._cuts = 0
+        self.healed = False
+        self.heard: dict[str, tuple[float, float]] = {}
+        """When the register has answered each engine, the last two times."""
+        self.down = self.slow = self.full = 0
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.healed = True
+        self._cut.clear()
+        self.down = self.slow = self.full = 0
+
+    def cut(self, places: Iterable[str]) -> int:
+        """Cut some processes off from the others and from the store; return a number for `mend`."""
+        self._cuts += 1
+        self._cut[self._cuts] = frozenset(places)
+        return self._cuts
+
+    def mend(self, number: int) -> None:
+        """Connect them again."""
+        self._cut.pop(number, None)
+
+    def require(self, place: str) -> None:
+        """Raise `StoreRefused` if the store cannot be reached."""
+        if self.down:
+            msg = "the store is down"
+            raise StoreRefused(msg)
+        if any(place in side for side in self._cut.values()):
+            msg = f"{place} cannot reach the store"
+            raise StoreRefused(msg)
+
+    def connects(self, one: str, other: str) -> bool:
+        """Return whether notices get from one process to another."""
+        return all((one in side) == (other in side) for side in self._cut.values())
+
+    def delay(self) -> None:
+        """Wait for as long as a request takes one way."""
+        least, most = self.faults.store_delay
+        if self.healed:
+            most = least
+        share = self.dice.random() ** 2  # most are quick
+        if share > 0.25 or self.slow:  # noqa: PLR2004 - the quickest take no time at all
+            self.world.sleep((least + (most - least) * share) * (_SLOW if self.slow else 1.0))
+
+    def loses_answer(self) -> bool:
+        """Return whether the answer to a request is lost."""
+        return not self.healed and self.dice.random() < self.faults.store_loss
+
+    def carry(self, source: str, target: Process, deliver: Callable[[], None]) -> None:
+        """Carry a notice: it may be lost, late, doubled or overtaken."""
+        dice, faults = self.dice, self.faults
+        copies = 1
+        if not self.healed:
+            if not self.connects(source, target.place) or dice.random() < faults.loss:
+                return
+            copies += dice.random() < faults.duplication
+        least, most = (0.001, 0.01) if self.healed else faults.delay
+        for _ in range(copies):
+            self.world.after(least + (most - least) * dice.random() ** 2, deliver, target)
 
 
-class SharedStore(MemoryStore):
-    """A store in memory whose partitions have owners. Its clock is the world's.
+class SimulatedStore(SharedMemoryStore):
+    """A store in shared memory that is sometimes slow, full or down, and that loses answers.
 
     Args:
-        world: whose time it has.
-        partitions: how many there are.
-        viewer: whose partitions `owned`, `pending`, `due` and `open` are about; `None`: all.
+        network: on the way to it.
+        process: whose store it is.
+        membership: makes what takes part in the ring.
 
     """
 
-    def __init__(self, world: World, partitions: int, viewer: str | None = None) -> None:
-        super().__init__()
-        self.traits = Traits(shared=True, partitions=partitions)
-        self.roll = Roll.of(partitions)
-        self.positions: dict[Any, int] = {}
-        """The number of the transaction that each message came with: not the order of commits."""
-        self.observers: list[Callable[[Change, str], None]] = []
-        """Called with each change that was applied, and who had asked for it."""
-        self._world = world
-        self._viewer = viewer
-        self._transactions = 0
+    def __init__(self, network: Network, process: Process, membership: Callable[..., Any]) -> None:
+        self._network = network
+        self._unknown: list[tuple[Change, list[Any]]] = []  # what happened to the last commit
+        self.process = process
+        options = RingOptions(lease=LEASE, sweep=1.5)
+        super().__init__(network.memory, process.name, options, membership=membership)
+        self.traits = replace(self.traits, decides=True)
 
-    @property
-    def now(self) -> float:
-        """The time of the store's clock."""
-        return START + self._world.now
+    def _require_open(self) -> None:
+        super()._require_open()
+        self._network.require(self.process.place)
 
-    def begin(self) -> int:
-        """Begin a transaction; return its number."""
-        self._transactions += 1
-        return self._transactions
-
-    # Ownership.
-
-    def check_in(self, request: CheckIn) -> View:
-        """Renew, take and release partitions."""
-        return check_in(self.roll, request, self.now)
-
-    def owned(self) -> Mapping[int, int]:
-        """Return the partitions of the viewer, each with its epoch."""
-        return {
-            number: holding.epoch
-            for number, holding in enumerate(self.roll.holdings)
-            if self._viewer is None or holding.owner == self._viewer
-        }
-
-    def partition(self, execution: str) -> int:
-        """Return the partition of an execution."""
-        return partition_of(execution, self.traits.partitions)
-
-    def is_fenced(self, change: Change) -> bool:
-        """Return whether the epoch of a change is over."""
-        if change.epoch is None:
-            return False
-        return change.epoch != self.roll.holdings[self.partition(change.execution)].epoch
-
-    # Commits.
+    # Writing.
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """Apply the changes that are not refused."""
-        self.commit_as("", 0, changes)
-
-    def commit_as(self, who: str, number: int, changes: Sequence[Change]) -> None:
-        """Commit the transaction of that number."""
-        open_: list[Change] = []
-        for change in changes:
-            if self.is_fenced(change):
-                change.committed, change.revision = False, NEVER_RUN
-                change.rows = change.extra = ()
-                change.refusal = Refusal("fenced", change.execution)
-            else:
-                open_.append(change)
-        epochs = [change.epoch for change in open_]
-        for change in open_:
-            change.epoch = None  # it has been checked
-        try:
-            super().commit(open_)
-        finally:
-            for change, epoch in zip(open_, epochs, strict=True):
-                change.epoch = epoch
-        for change in open_:
+        """Apply the changes, unless something goes wrong."""
+        network = self._network
+        network.delay()
+        self._require_open()
+        if network.full:
+            msg = "the store is full"
+            raise StoreFull(msg)
+        self._find_out()
+        left = [change for change in changes if not change.committed]
+        self.apply(left)
+        for change in left:
             if change.committed:
-                for row in (*change.rows, *change.extra):
-                    self.positions[row.id] = number
-                for observe in self.observers:
-                    observe(change, who)
+                for observe in network.observers:
+                    observe(change, self.name)
+        network.delay()
+        if network.loses_answer():
+            self._lose_answer(changes)
 
-    # Reading.
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Apply the changes. Mutants of the tests replace this."""
+        super().commit(changes)
 
-    def _owns(self, execution: str) -> bool:
-        return self._viewer is None or self.partition(execution) in self.owned()
+    def _lose_answer(self, changes: Sequence[Change]) -> None:
+        """Lose the answer; the next commit finds out, as on Postgres."""
+        self._unknown = [(each, [getattr(each, name) for name in _ANSWER]) for each in changes]
+        for change in changes:
+            change.committed, change.refusal, change.revision = False, None, NEVER_RUN
+            change.rows = change.resulting_messages = ()
+        msg = "no answer: whether this was stored is not known; the next commit finds out"
+        raise OutcomeUnknown(msg)
 
-    def pending(self, **options: Any) -> Page[MessageRow]:
-        """Return messages of the viewer's partitions."""
-        page = super().pending(**options)
-        return page._replace(rows=[row for row in page.rows if self._owns(row.execution)])
+    def _find_out(self) -> None:
+        unknown, self._unknown = self._unknown, []
+        for change, answer in unknown:
+            for name, value in zip(_ANSWER, answer, strict=True):
+                setattr(change, name, value)
 
-    def due(self, limit: int = 1_000, *, execution: str | None = None) -> list[TimerRow]:
-        """Return timers of the viewer's partitions."""
-        rows = super().due(_ALL, execution=execution)
-        return [row for row in rows if self._owns(row.execution)][:limit]
+    def check_in(self, request: CheckIn) -> View:
+        """Pass a request to the register."""
+        network = self._network
+        network.delay()
+        self._require_open()
+        view = super().check_in(request)
+        heard = network.world.now
+        network.delay()
+        if network.loses_answer():
+            msg = "no answer from the register"
+            raise StoreRefused(msg)
+        network.heard[self.name] = network.heard.get(self.name, (heard, heard))[1], heard
+        return view
 
-    def open(self, **options: Any) -> Page[TaskRow]:
-        """Return tasks of the viewer's partitions."""
-        page = super().open(**options)
-        return page._replace(rows=[row for row in page.rows if self._owns(row.execution)])
+    def close(self) -> None:
+        """Close the store; partitions that cannot be released pass on when their lease expires."""
+        with suppress(StoreRefused):
+            super().close()
 
-    def survey(self, partition: int) -> Survey:
-        """Return what waits in a partition."""
+    def forget(self) -> None:
+        """Take no part any more: the engine could not begin."""
+        self._membership.stop()
+        if self in self._network.memory.stores:  # else the engine has closed it
+            self._network.memory.stores.remove(self)
 
-        def inside(row: Any) -> bool:
-            return self.partition(row.execution) == partition
-
-        return Survey(
-            self.now,
-            list(filter(inside, super().pending(limit=_ALL).rows)),
-            list(filter(inside, super().due(_ALL))),
-            list(filter(inside, super().open(limit=_ALL).rows)),
-        )
-
-    def fetch(self, execution: str) -> Fetched:
-        """Return an execution with what waits for it."""
-        row = self.execution(execution)
-        watches = [
-            Watch(each.execution, each.id, decode(each.body))
-            for each in self.watches(limit=_ALL).rows
-            if row is not None and each.kind == row.kind
-        ]
-        timers = [each for each in super().due(_ALL, execution=execution) if each.due <= self.now]
-        messages = super().pending(execution=execution, limit=_ALL).rows
-        return Fetched(self.now, row, messages, timers, watches)
+    def notify(self, store: SharedMemoryStore, deliver: Callable[[], None]) -> None:
+        """Carry a notice to the store of another engine, if it gets there."""
+        assert isinstance(store, SimulatedStore)
+        if store.process.alive:
+            self._network.carry(self.process.place, store.process, deliver)

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
 from actorflow.engine.kind import Status
-from actorflow.testing.simulation.client import Cancel, Sent
-from actorflow.testing.simulation.simulate import simulate
-from actorflow.workflows.decider import Decider
-from actorflow.workflows.frames.properties import capture
-from actorflow.workflows.frames.values import freeze
-from actorflow.workflows.service.discovery import found_in
-from actorflow.workflows.service.dispatched import DispatchedKind
+from actorflow.engine.typed import freeze
+from actorflow.testing.simulation.cluster import Cancel, Sent
+from actorflow.testing.simulation.simulate import Simulation
+from actorflow.testing.simulation.store import SimulatedStore
 from actorflow.workflows.service.incoming import event_body, start_body
-from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.service.names import kind_name
-from actorflow.workflows.workflow import Workflow, read_result, workflow_name
+from actorflow.workflows.suspended.properties import capture
+from actorflow.workflows.workflow import read_result, workflow_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from actorflow.engine.kind import Kind
+    from actorflow.application import Engine
     from actorflow.engine.stores.protocol import ExecutionRow
-    from actorflow.testing.simulation.cluster import Parts
     from actorflow.testing.simulation.faults import Faults
-    from actorflow.workflows.task import Task
+    from actorflow.testing.simulation.process import Process
+    from actorflow.workflows.workflow import Workflow
 
 __all__ = ["simulate_workflows"]
 
@@ -37,54 +32,32 @@ def simulate_workflows(
     *,
     seed: int,
     events: Sequence[tuple[str, str, Mapping[str, Any]]] = (),
+    deploys: Sequence[Sequence[type[Workflow[Any]]]] = (),
     check: Callable[[Mapping[str, Any]], None] | None = None,
     faults: Faults | None = None,
-    parts: Parts | None = None,
+    store: type[SimulatedStore] = SimulatedStore,
+    shorten: bool = True,
 ) -> dict[str, Any]:
-    """Run workflows on a simulated cluster; return the results of those that are done.
+    """Run workflows on a simulated cluster; return the results of the completed ones.
 
-    Like `simulate`, for workflows as code. Tasks are called as they are, in this thread; a task may
-    be called more than once, as always. One that raises has failed; it is not tried again.
+    Like `simulate`, for workflows as code. Tasks are called as they are, with their own retries,
+    in virtual time; a task may be called more than once, as always.
 
     Args:
         workflows: the objects to start, by their ids.
         seed: of all that is left to chance.
-        events: what is sent to them: the id, the name of the event and its data, in this order.
-        check: gets the results; for what must hold of yours.
-        faults: what goes wrong; drawn from the seed by default.
-        parts: what the cluster is made of.
+        events: the events to send, in this order: id, name of the event, data.
+        deploys: the classes of later versions of the code, for faults of the type `DEPLOY`: each
+            replaces the one whose workflows have the same name.
+        check: gets the results; raises if they are wrong.
+        faults: the faults to inject; drawn from the seed by default.
+        store: what each engine stores in.
+        shorten: whether to look for fewer faults that still make it fail.
 
     Raises:
         SimulationFailed: something does not hold.
 
-    >>> from actorflow.workflows.task import task
-    >>> @task
-    ... def charge(order: str) -> int:
-    ...     return 40
-    >>> class Order(Workflow[int]):
-    ...     def __init__(self, id: str):
-    ...         self.id, self.paid = id, 0
-    ...
-    ...     def handle(self) -> int:
-    ...         amount = self.execute(charge(self.id))
-    ...         while self.paid < amount:
-    ...             self.wait("paid", days=3)
-    ...         return self.paid
-    ...
-    ...     def on_event(self, event):
-    ...         self.paid += event.data["amount"]
-    >>> payments = [("o-1", "paid", {"amount": 20}), ("o-1", "paid", {"amount": 20})]
-    >>> simulate_workflows({"o-1": Order("o-1")}, seed=7, events=payments)
-    {'o-1': 40}
     """
-    tasks, classes = _reachable(type(each) for each in workflows.values())
-    deciders: list[Decider] = []
-
-    def kinds() -> list[Kind]:
-        decider = Decider()
-        deciders.append(decider)
-        return [*(WorkflowKind(cls, decider) for cls in classes), DispatchedKind()]
-
     names = {name: kind_name(workflow_name(type(each))) for name, each in workflows.items()}
     sent: list[Sent | Cancel] = [
         Sent(name, start_body(capture(each)), names[name]) for name, each in workflows.items()
@@ -103,45 +76,16 @@ def simulate_workflows(
             if name in rows and rows[name].status == Status.DONE
         }
 
-    try:
-        history = simulate(
-            kinds,
-            seed=seed,
-            messages=sent,
-            taskers={task.name: _tasker(task) for task in tasks},
-            check=None if check is None else lambda rows: check(results(rows)),
-            faults=faults,
-            parts=parts,
-        )
-    finally:
-        for decider in deciders:
-            decider.close()
-    return results(history.executions)
+    def set_up(engine: Engine, process: Process) -> None:
+        classes = {workflow_name(type(each)): type(each) for each in workflows.values()}
+        for later in deploys[: process.version]:
+            classes.update((workflow_name(each), each) for each in later)
+        engine.workflows.register(*classes.values())
+
+    checked = None if check is None else lambda rows: check(results(rows))
+    run = Simulation(seed, set_up, sent, checked, store)
+    return results(run.history(faults, shorten=shorten).executions)
 
 
 def _output(row: ExecutionRow) -> Any:
     return None if row.result is None else bodies.decode(row.result)
-
-
-def _reachable(
-    given: Iterable[type[Workflow[Any]]],
-) -> tuple[list[Task[..., Any]], list[type[Workflow[Any]]]]:
-    """Return the tasks and classes that the code of some classes names, these included."""
-    tasks: dict[str, Task[..., Any]] = {}
-    classes: dict[type[Workflow[Any]], None] = {}
-    for cls in given:
-        named, others = found_in(cls)
-        tasks.update({each.name: each for each in named})
-        classes.update(dict.fromkeys((cls, *others)))
-    return [*tasks.values()], [*classes]
-
-
-def _tasker(task: Task[..., Any]) -> Callable[[Any], Any]:
-    def do(body: Any) -> Any:
-        args, kwargs = task.arguments(body["input"])
-        result = task.function(*args, **kwargs)
-        if inspect.iscoroutine(result):
-            result = asyncio.run(result)
-        return task.write(result)
-
-    return do

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.stores.protocol import (
     Change,
-    Duplicate,
+    DuplicateKey,
     NewMessage,
 )
-from actorflow.testing.stores import committing, looking
-from actorflow.testing.stores.acting import commit, created, messages, raised
-from actorflow.testing.stores.machine import settle
+from actorflow.testing.stores import commit_cases, read_cases
+from actorflow.testing.stores.machine import commit, created, messages, raised, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +47,7 @@ def a_closed_store_refuses_everything(store: Store) -> None:
         "history": lambda: store.history("a"),
         "dead": store.dead,
         "dead_letter": lambda: store.dead_letter(1),
+        "keyed": lambda: store.keyed("a", "x"),
         "counts": lambda: store.counts(["a"]),
         "purge": lambda: store.purge(before=0.0, keys_before=0.0),
         "snapshot": lambda: list(store.snapshot()),
@@ -57,8 +57,8 @@ def a_closed_store_refuses_everything(store: Store) -> None:
 
 
 CASES: tuple[Callable[[Store], None], ...] = (
-    *committing.CASES,
-    *looking.CASES,
+    *commit_cases.CASES,
+    *read_cases.CASES,
     a_subscription_can_be_ended,
     a_closed_store_refuses_everything,
 )
@@ -75,7 +75,7 @@ def what_was_committed_is_there_again(store: Store, reopen: Callable[[Store], St
     assert [each for each in store.snapshot() if each[0] != "meta"] == before
     again = Change("a", messages=[NewMessage("a", "message", b"2", "key")])
     commit(store, again)
-    assert isinstance(again.rows[0], Duplicate), "a key was forgotten"
+    assert isinstance(again.rows[0], DuplicateKey), "a key was forgotten"
     return store
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.stores.protocol import Counts
+from actorflow.engine.stores.protocol import StoreCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def compare(store: Store, model: Model, names: list[str], limit: int = 2) -> Non
         entries = [tuple(row)[1:] for row in read_all(_history(store, name), limit)]
         _same(f"history({name!r})", entries, [e for e in model.history if e[0] == name])
     expected = {
-        name: Counts(
+        name: StoreCounts(
             sum(row.execution == name for row in model.messages),
             sum(row.execution == name for row in model.timers.values()),
             sum(row.execution == name for row in model.tasks.values()),
@@ -127,7 +127,7 @@ def _compare_messages(store: Store, model: Model, names: list[str], limit: int) 
         if mine:
             after = store.pending(execution=name, after=mine[0].id).rows
             _same(f"pending({name!r}, after={mine[0].id!r})", after, mine[1:])
-    assert len(found) == len(model.messages), "pending() returned what was never stored"
+    assert len(found) == len(model.messages), "pending() returned messages that were never stored"
     kinds = {row.kind for row in model.executions.values()}
     for kind in kinds:
         of_kind = read_all(store.pending, limit, kind=kind)
@@ -176,7 +176,7 @@ def _compare_letters(store: Store, model: Model, names: list[str], limit: int) -
     for number, (row, expected) in enumerate(zip(found, model.dead, strict=True)):
         if expected.id is None:  # it was not stored, and has got a new one
             assert row.id not in model.used, f"the id {row.id!r} of a dead letter was used before"
-            model.used.add(row.id)
+            model.used[row.id] = None
             model.dead[number] = expected._replace(id=row.id)
     _same("dead()", found, model.dead)
     for row in found:

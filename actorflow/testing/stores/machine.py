@@ -10,16 +10,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from actorflow.engine.errors import StoreConflict
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
-    Answer,
     Change,
     NewDead,
     NewExecution,
     NewMessage,
+    TaskResult,
     TaskRow,
     TimerRow,
     WatchRow,
 )
-from actorflow.testing.stores.comparison import compare
+from actorflow.testing.stores.comparison import compare, read_all
 from actorflow.testing.stores.model import Conflict, Model
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import Store
 
-__all__ = ["machine_of", "settle"]
+__all__ = ["COMMITS", "NAMES", "machine_of", "planned", "settle"]
 
 PATIENCE = 60.0  # seconds for a future
 NAMES = ["a", "b", "c"]
@@ -44,13 +44,13 @@ _step = st.one_of(
     st.tuples(
         st.just("state"),
         st.sampled_from(["now", "now", "now", "stale", "never"]),
-        st.sampled_from(["active", "active", "failed", "done", "cancelled"]),
+        st.sampled_from(["active", "active", "stuck", "done", "failed", "cancelled"]),
         st.none() | _body,
     ),
     st.tuples(
         st.just("append"),
         st.sampled_from(["now", "now", "now", "stale"]),
-        st.sampled_from(["active", "active", "active", "failed", "done"]),
+        st.sampled_from(["active", "active", "active", "stuck", "done", "failed"]),
         _body,
     ),
     st.tuples(st.just("create"), _name, st.integers(0, 5), st.none() | _name),
@@ -77,6 +77,8 @@ _step = st.one_of(
     st.tuples(st.just("bury"), _picks),
 )
 _plan = st.tuples(_name, _moment, st.lists(_step, min_size=1, max_size=5))
+COMMITS = st.lists(st.lists(_plan, min_size=1, max_size=4), min_size=1, max_size=6)
+"""Plans of commits: what each change of each does."""
 
 
 def settle(result: Any) -> None:
@@ -93,9 +95,10 @@ class _Maker:
         kind = KINDS[NAMES.index(execution) % 2]
         self.change = Change(execution, kind=kind, at=at)
         for name in (
-            "creates", "consumed", "attempted", "messages", "timers", "cancelled_timers", "fired",
-            "tasks", "retried", "finished_tasks", "answers", "watches", "cancelled_watches",
-            "history", "dead", "revived", "buried",
+            "creates", "consumed", "attempted", "messages", "timers", "cancelled_timers",
+            "fired_timers", "tasks", "retried", "finished_tasks", "task_results",
+            "watches", "cancelled_watches",
+            "history", "dead", "requeued_letters", "purged_letters",
         ):  # fmt: skip
             setattr(self.change, name, [])
         self._lists: Any = self.change
@@ -103,7 +106,7 @@ class _Maker:
     def _ids(self, picks: list[int]) -> list[Any]:
         """Return ids of messages of the execution, and of some that are gone, or of others."""
         ids = [row.id for row in self._model.messages if row.execution == self.change.execution]
-        ids += sorted(self._model.used - set(ids), key=repr)[:2]
+        ids += [each for each in self._model.used if each not in ids][:2]
         return [ids[pick % len(ids)] for pick in picks] if ids else []
 
     def state(self, which: str, status: str, state: bytes | None) -> None:
@@ -160,7 +163,7 @@ class _Maker:
             message = NewMessage(
                 row.execution, "timer", b"f", None if key is None else f"key-{key}"
             )
-            self._lists.fired.append((row, message))
+            self._lists.fired_timers.append((row, message))
 
     def task(self, task: str, attempts: int) -> None:
         name = self.change.execution
@@ -180,7 +183,7 @@ class _Maker:
         self._lists.finished_tasks.append(task)
 
     def answer(self, task: str, to: str) -> None:
-        self._lists.answers.append(Answer(task, NewMessage(to, "ended", b"a")))
+        self._lists.task_results.append(TaskResult(task, NewMessage(to, "ended", b"a")))
 
     def watch(self, number: int, body: bytes) -> None:
         row = WatchRow(self.change.execution, f"watch-{number}", self.change.kind, body)
@@ -205,13 +208,24 @@ class _Maker:
         return [letters[pick % len(letters)] for pick in picks] if letters else []
 
     def revive(self, picks: list[int]) -> None:
-        self._lists.revived.extend(self._letters(picks))
+        self._lists.requeued_letters.extend(self._letters(picks))
 
     def bury(self, picks: list[int]) -> None:
-        self._lists.buried.extend(self._letters(picks))
+        self._lists.purged_letters.extend(self._letters(picks))
 
 
-class Steps(RuleBasedStateMachine):
+def planned(model: Model, plans: list[Any]) -> list[Change]:
+    """Return the changes of a planned commit."""
+    changes = []
+    for execution, at, steps in plans:
+        maker = _Maker(model, execution, at)
+        for step, *arguments in steps:
+            getattr(maker, step)(*arguments)
+        changes.append(maker.change)
+    return changes
+
+
+class StoreMachine(RuleBasedStateMachine):
     """Each rule is a step; after each the store must hold what the model does."""
 
     factory: Callable[[], Store]
@@ -224,19 +238,13 @@ class Steps(RuleBasedStateMachine):
         self.model = Model(dict(store.owned()), store.traits.partitions)
 
     @rule(
-        batches=st.lists(st.lists(_plan, min_size=1, max_size=4), min_size=1, max_size=6),
+        batches=COMMITS,
         limit=st.integers(1, 3),
     )
     def commit(self, batches: list[list[Any]], limit: int) -> None:
         assert self.store is not None
         for plans in batches:
-            changes = []
-            for execution, at, steps in plans:
-                maker = _Maker(self.model, execution, at)
-                for step, *arguments in steps:
-                    getattr(maker, step)(*arguments)
-                changes.append(maker.change)
-            self._commit(changes)
+            self._commit(planned(self.model, plans))
             compare(self.store, self.model, NAMES, limit)
 
     def _commit(self, changes: list[Change]) -> None:
@@ -300,7 +308,7 @@ def machine_of(
 ) -> type[RuleBasedStateMachine]:
     """Return the state machine for the stores of a factory."""
     again = None if reopen is None else staticmethod(reopen)
-    return type("Machine", (Steps,), {"factory": staticmethod(factory), "again": again})
+    return type("Machine", (StoreMachine,), {"factory": staticmethod(factory), "again": again})
 
 
 _IDS = {"messages": 0, "history": 0, "dead": 0, "keys": 2}  # which column is an opaque id
@@ -308,7 +316,7 @@ _IDS = {"messages": 0, "history": 0, "dead": 0, "keys": 2}  # which column is an
 
 def _same_but_for_ids(copy: Store, store: Store) -> None:
     """Check that two stores hold the same rows in the same order within each execution."""
-    assert _rows_of(copy) == _rows_of(store), "what was restored is not what the snapshot held"
+    assert _rows_of(copy) == _rows_of(store), "the restored store differs from the snapshot"
 
 
 def _rows_of(store: Store) -> dict[str, list[Any]]:
@@ -324,3 +332,44 @@ def _rows_of(store: Store) -> dict[str, list[Any]]:
     for table in ("messages", "history"):  # in order within each execution
         rows.get(table, []).sort(key=lambda row: row[0])
     return rows
+
+
+# Functions that the directed cases share.
+
+
+def commit(store: Store, *changes: Change) -> None:
+    """Commit, and wait for it."""
+    settle(store.commit(changes))
+
+
+def raised(error: type[Exception], call: Callable[[], object]) -> Exception | None:
+    """Return the error that a call raises, or `None` if it raises none."""
+    try:
+        call()
+    except error as found:
+        return found
+    return None
+
+
+def state_of(store: Store, name: str = "a") -> Any:
+    """Return the state of an execution; `None` if it does not exist."""
+    row = store.execution(name)
+    return None if row is None else row.state
+
+
+def bodies(store: Store, name: str = "a") -> list[bytes]:
+    """Return the bodies of the messages that an execution has not consumed, in their order."""
+    return [row.body for row in read_all(store.pending, 100, execution=name)]
+
+
+def messages(*texts: bytes, to: str = "a") -> list[NewMessage]:
+    """Return messages with these bodies."""
+    return [NewMessage(to, "message", text) for text in texts]
+
+
+def created(store: Store, name: str = "a", *, kind: str = "k") -> Any:
+    """Create an execution with a state; return its revision."""
+    change = Change(name, kind=kind, expected=NEVER_RUN, state=b"0", at=1.0)
+    commit(store, change)
+    assert change.committed
+    return change.revision

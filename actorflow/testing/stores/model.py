@@ -1,7 +1,7 @@
 """What a store promises, in the plainest way: lists and dicts that are searched.
 
-Ids and revisions are opaque, so the model does not make them up: it takes over those that the
-store returned, and checks that they are new.
+Ids and revisions are opaque, so the model does not make them up: it copies them from the
+answers of the store, and checks that they are new.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
     DeadRow,
-    Duplicate,
+    DuplicateKey,
     ExecutionRow,
     MessageRow,
     NewMessage,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENDED", "Conflict", "Model"]
 
-ENDED = ("done", "cancelled")
+ENDED = ("done", "failed", "cancelled")
 
 
 class Conflict(Exception):
@@ -52,8 +52,9 @@ class Model:
         self.history: list[tuple[str, float, bytes]] = []
         self.tags: dict[str, dict[str, str]] = {}
         self.dead: list[DeadRow] = []
-        self.keys: dict[tuple[str, str], Duplicate] = {}
-        self.used: set[Any] = set()
+        self.keys: dict[tuple[str, str], DuplicateKey] = {}
+        self.used: dict[Any, None] = {}
+        """All ids of messages so far, in order."""
         self._trial: Iterator[int] | None = None
 
     def copy(self) -> Model:
@@ -136,16 +137,16 @@ class Model:
             self.tasks.pop(task, None)
         for watch in change.cancelled_watches:
             self.watches.pop(watch, None)
-        for letter in change.buried:
+        for letter in change.purged_letters:
             self._take_dead(letter)
         extra = []
-        for timer_row, message in change.fired:
+        for timer_row, message in change.fired_timers:
             key = timer_row.execution, timer_row.id
             if key in self.timers and self.timers[key].due == timer_row.due:
                 del self.timers[key]
                 extra.append(message)
-        extra += [each.message for each in change.answers if self.tasks.pop(each.task, None)]
-        for letter in change.revived:
+        extra += [each.message for each in change.task_results if self.tasks.pop(each.task, None)]
+        for letter in change.requeued_letters:
             found = self._take_dead(letter)
             if found is not None:
                 extra.append(NewMessage(found.execution, found.type, found.body))
@@ -170,7 +171,7 @@ class Model:
         for task in change.retried:
             if task.id in self.tasks:
                 self.tasks[task.id] = self.tasks[task.id]._replace(
-                    attempts=task.attempts, due=task.due, worker=task.worker
+                    body=task.body, attempts=task.attempts, due=task.due, worker=task.worker
                 )
         self._add_messages(change, extra)
         for timer in change.timers:
@@ -201,16 +202,16 @@ class Model:
                 assert row == known, f"{row} and not {known}"
             else:
                 self._take_over(message, at, row)
-        stored = iter(change.extra)
+        stored = iter(change.resulting_messages)
         for message in extra:
             if self._known(message) is None:
                 found = next(stored, None)
-                assert found is not None, f"{message} led to no message in `extra`"
+                assert found is not None, f"{message} led to no message in `resulting_messages`"
                 self._take_over(message, at, found)
         left = list(stored)
-        assert not left, f"`extra` has messages that nothing led to: {left}"
+        assert not left, f"`resulting_messages` has messages that nothing led to: {left}"
 
-    def _known(self, message: NewMessage) -> Duplicate | None:
+    def _known(self, message: NewMessage) -> DuplicateKey | None:
         if message.key is None:
             return None
         return self.keys.get((message.execution, message.key))
@@ -225,10 +226,10 @@ class Model:
         self._store(message, at, row.id)
 
     def _store(self, message: NewMessage, at: float, id_: Any) -> None:
-        self.used.add(id_)
+        self.used[id_] = None
         self.messages.append(MessageRow(id_, message.execution, message.type, message.body, at))
         if message.key is not None:
-            self.keys[message.execution, message.key] = Duplicate(id_, at)
+            self.keys[message.execution, message.key] = DuplicateKey(id_, at)
 
     # Other steps.
 

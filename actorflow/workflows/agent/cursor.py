@@ -1,7 +1,7 @@
 """One decision that a script takes: what each of its requests is answered.
 
-A script asks for a branch, executes it, which may ask for works, and says where the branch has
-left the properties; then it asks for the next branch. When there is none, the decision is taken.
+A script asks for a branch, executes it, which may ask for steps, and says where the branch has
+left the properties; then it asks for the next branch. After the last one, the decision is taken.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from actorflow.workflows.agent.answers import write_broken, write_completed
-from actorflow.workflows.agent.wire import branch_to_wire, calls_from_wire
+from actorflow.workflows.agent.wire import (
+    branch_to_wire,
+    calls_from_wire,
+    write_broken,
+    write_completed,
+)
 from actorflow.workflows.errors import OutOfTurn, WorkflowModified
 from actorflow.workflows.instance.decision import AnswerStatus, BranchCursor, DecisionSession
 from actorflow.workflows.instance.state import UNSET
@@ -78,19 +82,19 @@ class DecisionCursor:
         self._branch = None
         return {}
 
-    def execute(self, works: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Schedule the works that are unknown; return whether all are complete, and their outputs.
+    def execute(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Schedule the steps that are unknown; return whether all are complete, and their outputs.
 
-        A work that has failed is told to code that asked for it with `raises`, and to code that an
+        A failed step is reported to code that asked for it with `raises`, and to code that an
         event has interrupted.
 
         Raises:
             OutOfTurn: no branch is being executed.
-            InvalidWork: one of the works makes no sense. None was scheduled.
+            InvalidStep: one of the steps makes no sense. None was scheduled.
 
         """
         branch = self._current()
-        calls = calls_from_wire(works)
+        calls = calls_from_wire(steps)
         try:
             answer = self._session.execute(branch, calls)
         except WorkflowModified as error:

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Job", "Jobs", "Queue"]
+__all__ = ["AgentJob", "AgentQueue", "Jobs"]
 
 
-class Queue(NamedTuple):
+class AgentQueue(NamedTuple):
     """Where workers look for jobs."""
 
     env: str
@@ -17,12 +17,12 @@ class Queue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class AgentJob:
     """A decision or a task, for one attempt."""
 
     uuid: str
     """What a worker names it by."""
-    queue: Queue
+    queue: AgentQueue
     lease: float
     """Seconds that a worker has for its next request about it."""
     task: str
@@ -31,7 +31,7 @@ class Job:
     attempts: int
     """How often it was begun before."""
     answer: dict[str, Any]
-    """What a worker is told of it."""
+    """The description of the job that a worker gets."""
     is_decision: bool = False
     was_out: bool = False
     """Whether another attempt at the same task was handed out before."""
@@ -44,22 +44,22 @@ class Jobs:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[Queue, OrderedDict[str, Job]] = {}
+        self._waiting: dict[AgentQueue, OrderedDict[str, AgentJob]] = {}
         self._out: set[str] = set()
-        self._by_uuid: dict[str, Job] = {}
-        self._by_task: dict[str, Job] = {}
+        self._by_uuid: dict[str, AgentJob] = {}
+        self._by_task: dict[str, AgentJob] = {}
 
     def __len__(self) -> int:
         return len(self._by_task)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: AgentJob) -> None:
         """Queue a job for a worker, behind the others of its queue."""
         self.remove(job.task)
         self._by_task[job.task] = self._by_uuid[job.uuid] = job
         self._waiting.setdefault(job.queue, OrderedDict())[job.uuid] = job
 
-    def take(self, queue: Queue) -> Job | None:
-        """Hand out the job that has waited longest; `None` if there is none."""
+    def take(self, queue: AgentQueue) -> AgentJob | None:
+        """Hand out the job that has waited longest; `None` if the queue is empty."""
         waiting = self._waiting.get(queue)
         if not waiting:
             return None
@@ -69,7 +69,7 @@ class Jobs:
         self._out.add(uuid)
         return job
 
-    def claim(self, job: Job) -> None:
+    def claim(self, job: AgentJob) -> None:
         """Hand out this job, whether it waits or is not here yet."""
         if self._by_uuid.get(job.uuid) is not job:
             self.add(job)
@@ -77,11 +77,11 @@ class Jobs:
             self._unqueue(job)
             self._out.add(job.uuid)
 
-    def waits(self, queue: Queue) -> bool:
+    def waits(self, queue: AgentQueue) -> bool:
         """Return whether a job waits there."""
         return queue in self._waiting
 
-    def find(self, uuid: str) -> Job | None:
+    def find(self, uuid: str) -> AgentJob | None:
         """Return a job, whether it waits or is out."""
         return self._by_uuid.get(uuid)
 
@@ -89,7 +89,7 @@ class Jobs:
         """Return whether a worker has a job."""
         return uuid in self._out
 
-    def remove(self, task: str) -> Job | None:
+    def remove(self, task: str) -> AgentJob | None:
         """Forget the job of a task; return it if there was one."""
         job = self._by_task.pop(task, None)
         if job is None:
@@ -101,7 +101,7 @@ class Jobs:
             self._unqueue(job)
         return job
 
-    def _unqueue(self, job: Job) -> None:
+    def _unqueue(self, job: AgentJob) -> None:
         waiting = self._waiting[job.queue]
         del waiting[job.uuid]
         if not waiting:

@@ -1,1 +1,1 @@
-"""What is recorded of an instance, and what follows from it: no clock, thread, I/O or user code."""
+"""The recorded state of an instance and its transitions: no clock, thread, I/O or user code."""

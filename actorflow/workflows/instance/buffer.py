@@ -1,15 +1,20 @@
-"""What has happened and waits for the next decision, and the timeouts."""
+"""Actions that wait for the next decision, and the timeouts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from actorflow.workflows.instance import messages as m
-from actorflow.workflows.instance.state import BranchType, BufferedAction, RunningTimeout
+from actorflow.workflows.instance.state import (
+    COMPLETIONS,
+    BranchType,
+    BufferedAction,
+    RunningTimeout,
+)
 
 if TYPE_CHECKING:
-    from actorflow.workflows.instance.state import InstanceState, WorkStatus
-    from actorflow.workflows.instance.works import Works
+    from actorflow.workflows.instance.state import InstanceState, StepStatus
+    from actorflow.workflows.instance.steps import Steps
 
 __all__ = ["Buffer"]
 
@@ -19,14 +24,14 @@ class Buffer:
 
     Args:
         state: whose buffer and timeouts change.
-        works: of the same state.
+        steps: of the same state.
         sent: where timers are set and cleared.
 
     """
 
-    def __init__(self, state: InstanceState, works: Works, sent: list[m.Outgoing]) -> None:
+    def __init__(self, state: InstanceState, steps: Steps, sent: list[m.Outgoing]) -> None:
         self._state = state
-        self._works = works
+        self._steps = steps
         self._sent = sent
 
     def push(self, at: float, type_: BranchType, data: dict[str, Any]) -> None:
@@ -35,38 +40,47 @@ class Buffer:
 
     def push_of(
         self,
-        status: WorkStatus,
+        status: StepStatus,
         at: float,
         type_: BranchType,
         data: dict[str, Any] | None = None,
     ) -> None:
-        """Add an action of a work."""
-        of_work = {"work": status.work, "task_name": status.name, "task_input": status.input}
-        self._state.buffer.append(BufferedAction(at, type_, of_work | (data or {})))
+        """Add an action of a step."""
+        of_step = {"step": status.step, "task_name": status.name, "task_input": status.input}
+        self._state.buffer.append(BufferedAction(at, type_, of_step | (data or {})))
 
     def push_end(
-        self, status: WorkStatus, at: float, type_: BranchType, data: dict[str, Any]
+        self, status: StepStatus, at: float, type_: BranchType, data: dict[str, Any]
     ) -> None:
-        """Add the end of a work: its success or its failure."""
-        self._works.end_buffered(status.work)
+        """Add the end of a step: its success or its failure."""
+        self._steps.end_buffered(status.step)
         if self._state.timeouts:
-            self.clear_timeout(status.work)
+            self.clear_timeout(status.step)
         self.push_of(status, at, type_, data)
 
-    def set_timeout(self, status: WorkStatus, started_at: float) -> None:
-        """Begin to count the timeout of a work that has one and is not over."""
-        if status.timeout is None or self._works.is_over(status):
-            return
-        self.clear_timeout(status.work)
-        deadline = started_at + status.timeout
-        self._state.timeouts.append(RunningTimeout(status.work, deadline))
-        self._sent.append(m.SetTimer(status.work, deadline, timeout=True))
+    def drop_end(self, step: str) -> None:
+        """Forget the end of a step, if it is here."""
+        buffer = self._state.buffer
+        for at, action in enumerate(buffer):
+            if action.type in COMPLETIONS and action.data["step"] == step:
+                del buffer[at]
+                self._steps.end_dropped(step)
+                return
 
-    def clear_timeout(self, work: str) -> bool:
-        """Stop the timeout of a work; return whether there was one."""
+    def set_timeout(self, status: StepStatus, started_at: float) -> None:
+        """Begin to count the timeout of a step that has one and is not over."""
+        if status.timeout is None or self._steps.is_over(status):
+            return
+        self.clear_timeout(status.step)
+        deadline = started_at + status.timeout
+        self._state.timeouts.append(RunningTimeout(status.step, deadline))
+        self._sent.append(m.SetTimer(status.step, deadline, timeout=True))
+
+    def clear_timeout(self, step: str) -> bool:
+        """Stop the timeout of a step; return whether there was one."""
         for at, timeout in enumerate(self._state.timeouts):
-            if timeout.work == work:
+            if timeout.step == step:
                 del self._state.timeouts[at]
-                self._sent.append(m.ClearTimer(work, timeout=True))
+                self._sent.append(m.ClearTimer(step, timeout=True))
                 return True
         return False

@@ -17,7 +17,7 @@ def canonical(value: Any) -> bytes:
     try:
         return _in_order.encode(value)
     except TypeError:
-        # It only orders keys that are texts.
+        # It only orders keys that are strings.
         return _in_order.encode(_ordered(value))
 
 

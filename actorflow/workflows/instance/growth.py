@@ -1,6 +1,6 @@
 """What a state has got since it was stored, so that storing a step costs the same at any length.
 
-The long lists of a state only grow. Of what is in them, a work may change and a branch may get an
+The long lists of a state only grow. Of their entries, a step may change and a branch may get an
 output; both are noted. All the rest of a state is short, and is stored each time.
 """
 
@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from actorflow.workflows.instance.state import InstanceState, WorkStatus
+from actorflow.workflows.instance.state import InstanceState, StepStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["Changes", "Growth", "grown"]
 
-_LISTS = ("branches", "executions", "statuses", "properties", "records")
+_LISTS = (
+    "branches",
+    "executions",
+    "statuses",
+    "properties",
+    "records",
+    "carried_events",
+    "removed_events",
+)
 
 
 class Growth(Struct, array_like=True):
@@ -27,8 +35,8 @@ class Growth(Struct, array_like=True):
 
     state: InstanceState
     """All that is short, and the new ends of the long lists."""
-    statuses: list[WorkStatus] = []
-    """Works of before that have changed."""
+    statuses: list[StepStatus] = []
+    """Steps of before that have changed."""
     outputs: list[tuple[int, Any]] = []
     """Branches of before that have got an output, by their keys."""
 
@@ -44,20 +52,24 @@ class Changes:
     def __init__(self, state: InstanceState) -> None:
         self._state = state
         self._sizes = _sizes(state)
-        self._statuses: dict[int, WorkStatus] = {}
+        self._statuses: dict[int, StepStatus] = {}
         self._branches: set[int] = set()
         self._rewritten = False
 
     def rewritten(self) -> None:
-        """Note that the past has changed: all has to be stored again."""
+        """Record that the past has changed: all has to be stored again."""
         self._rewritten = True
 
-    def status(self, status: WorkStatus) -> None:
-        """Note that a work has changed, or is new."""
+    def cut(self, executions: int) -> None:
+        """Record that executions are planned anew from an index on."""
+        self._rewritten = self._rewritten or executions < self._sizes[1]
+
+    def status(self, status: StepStatus) -> None:
+        """Record that a step has changed, or is new."""
         self._statuses[id(status)] = status
 
     def output(self, branch_key: int) -> None:
-        """Note that a branch has got an output."""
+        """Record that a branch has got an output."""
         self._branches.add(branch_key)
 
     def take(self) -> Growth | None:
@@ -69,7 +81,7 @@ class Changes:
         if self._rewritten or any(map(lt, _sizes(state), before)):
             self.forget()
             return None
-        branches, executions, statuses, properties, records = before
+        branches, executions, statuses, properties, records, carried, removed = before
         added = state.statuses[statuses:]
         for status in added:
             self._statuses.pop(id(status), None)
@@ -82,6 +94,8 @@ class Changes:
                 statuses=added,
                 properties=state.properties[properties:],
                 records=state.records[records:],
+                carried_events=state.carried_events[carried:],
+                removed_events=state.removed_events[removed:],
             ),
             list(self._statuses.values()),
             [(key, state.branches[key].output) for key in outputs],
@@ -97,7 +111,7 @@ class Changes:
         self._rewritten = False
 
 
-def _sizes(state: InstanceState) -> tuple[int, int, int, int, int]:
+def _sizes(state: InstanceState) -> tuple[int, int, int, int, int, int, int]:
     """Return the lengths of the long lists, in the order of `_LISTS`."""
     return (
         len(state.branches),
@@ -105,22 +119,24 @@ def _sizes(state: InstanceState) -> tuple[int, int, int, int, int]:
         len(state.statuses),
         len(state.properties),
         len(state.records),
+        len(state.carried_events),
+        len(state.removed_events),
     )
 
 
 def grown(state: InstanceState, growths: Iterable[Growth]) -> InstanceState:
     """Return a state with what it has got since. The state is used up. O(all of it)."""
-    places = {status.work: at for at, status in enumerate(state.statuses)}
+    places = {status.step: at for at, status in enumerate(state.statuses)}
     for growth in growths:
         new = growth.state
         for status in new.statuses:
-            places[status.work] = len(places)
+            places[status.step] = len(places)
         for name in _LISTS:
             end = getattr(new, name)
             setattr(new, name, getattr(state, name))
             getattr(new, name).extend(end)
         for status in growth.statuses:
-            new.statuses[places[status.work]] = status
+            new.statuses[places[status.step]] = status
         for key, output in growth.outputs:
             new.branches[key].output = output
         state = new

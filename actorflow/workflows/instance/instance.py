@@ -1,6 +1,6 @@
 """An instance of a workflow: what happens goes in, what to do about it comes out.
 
-There is no clock, no thread and no I/O here, and no code of the user's: the same messages in the
+There is no clock, no thread, no I/O and no user code here: the same messages in the
 same state give the same answers. The state is changed in place.
 
 Time is measured by the *index*: the position in `executions`, which grows by one with each
@@ -17,12 +17,17 @@ import msgspec
 
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.buffer import Buffer
+from actorflow.workflows.instance.cancellation import TIMER, Cancelling
 from actorflow.workflows.instance.growth import Changes
-from actorflow.workflows.instance.rewinding import rewound
+from actorflow.workflows.instance.kept import Kept, kept_event
+from actorflow.workflows.instance.rewind import action_of, rewound
 from actorflow.workflows.instance.state import (
     BROKEN_MODES,
     COMPLETIONS,
     INTERRUPTED,
+    NOTICES,
+    TIMED_OUT,
+    UNDONE,
     UNSET,
     Branch,
     BranchType,
@@ -31,12 +36,13 @@ from actorflow.workflows.instance.state import (
     InstanceState,
     PropertiesAt,
     Record,
-    WorkState,
-    WorkStatus,
-    WorkType,
+    StepState,
+    StepStatus,
+    StepType,
+    next_run,
 )
+from actorflow.workflows.instance.steps import Steps
 from actorflow.workflows.instance.waits import Waits
-from actorflow.workflows.instance.works import Works
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,14 +63,22 @@ class Instance:
         self._sent: list[m.Outgoing] = []
         self.changes = Changes(state)
         """What it has got since it was stored."""
+        self.undone_from: int | None = None
+        """The first index that an event has undone during the last `receive`."""
         self._look_up()
 
     def _look_up(self) -> None:
         """Derive the lookups from the state."""
         state = self.state
-        self._works = Works(state, self.changes)
-        self._buffer = Buffer(state, self._works, self._sent)
-        self._waits = Waits(state, self._works, self._buffer, self._sent)
+        self._steps = Steps(state, self.changes)
+        self._buffer = Buffer(state, self._steps, self._sent)
+        self.kept = Kept(state)
+        """Events that no wait has taken."""
+        self._waits = Waits(state, self._steps, self._buffer, self._sent, self.kept)
+        self._cancelling = Cancelling(
+            state, steps=self._steps, buffer=self._buffer, waits=self._waits, kept=self.kept,
+            sent=self._sent,
+        )  # fmt: skip
         self._records = {(each.branch_key, each.position): each.value for each in state.records}
 
     @classmethod
@@ -77,21 +91,41 @@ class Instance:
         at: float,
         language: str = "python",
         custom_id: str | None = None,
+        keeps_events: bool = False,
+        kept_names: list[str] | None = None,
+        held: bool = False,
     ) -> tuple[Instance, list[m.Outgoing]]:
-        """Return a new instance, and what it sends: its first decision."""
+        """Return a new instance, and what it sends: its first decision, unless it is held back."""
         state = InstanceState(
             id=id,
             workflow_name=workflow,
             programming_language=language,
             custom_id=custom_id,
             properties=[PropertiesAt(0, properties)],
+            keeps_events=keeps_events,
+            kept_names=kept_names,
+            held=held,
             buffer=[BufferedAction(at, BranchType.HANDLE, {})],
         )
         instance = cls(state)
         return instance, instance.receive((), now=at)
 
+    def keep_only(self, names: list[str] | None) -> None:
+        """Keep events of these names only, as the code says now; all of them for `None`."""
+        if self.state.kept_names != names:
+            self.state.kept_names = names
+            self._look_up()
+
+    def again(self, *, at: float) -> tuple[Instance, list[m.Outgoing]]:
+        """Return the next run of an instance that is `CONTINUED`, and what that sends.
+
+        The next run keeps the events that no wait has taken and no branch has handled.
+        """
+        instance = Instance(next_run(self.state, self.kept, at))
+        return instance, instance.receive((), now=at)
+
     def receive(self, received: Sequence[m.Received], *, now: float) -> list[m.Outgoing]:
-        """Take what has arrived, then try once to trigger a decision; return what is to be sent.
+        """Take messages, then try once to trigger a decision; return the messages to send.
 
         The state must be stored before any of it is sent and before what arrived is acknowledged.
 
@@ -100,6 +134,7 @@ class Instance:
             now: when a decision that is triggered now is said to begin.
 
         """
+        self.undone_from = None
         for message in received:
             if self.state.ended:
                 self.state.dropped += not isinstance(message, (m.Restore, m.Tick))
@@ -113,14 +148,14 @@ class Instance:
 
     # What deciders look up.
 
-    def works_of(self, branch_key: int) -> list[WorkStatus]:
-        """Return the works of a branch, in the order in which they were scheduled."""
-        return self._works.of_branch(branch_key)
+    def steps_of(self, branch_key: int) -> list[StepStatus]:
+        """Return the steps of a branch, in the order in which they were scheduled."""
+        return self._steps.of_branch(branch_key)
 
     @property
-    def status(self) -> Callable[[str], WorkStatus | None]:
-        """Look up a work by its name, `<branch_key>/<position>`."""
-        return self._works.get
+    def status(self) -> Callable[[str], StepStatus | None]:
+        """Look up a step by its name, `<branch_key>/<position>`."""
+        return self._steps.get
 
     def properties_at(self, index: int) -> dict[str, Any]:
         """Return the properties at the begin of an index: those at the end of the one before."""
@@ -135,23 +170,23 @@ class Instance:
         return self._records.get((branch_key, position), UNSET)
 
     def waits(self, branch_key: int) -> bool:
-        """Return whether a branch waits for one of its works."""
-        return self._works.awaited_by(branch_key)
+        """Return whether a branch waits for one of its steps."""
+        return self._steps.awaited_by(branch_key)
 
     @property
     def at_work(self) -> bool:
         """Whether a branch waits for a task or a sub-workflow that goes on."""
-        return self._works.going_on
+        return self._steps.going_on
 
-    def stuck_on(self, branch_key: int | None = None) -> WorkStatus | None:
-        """Return a work that keeps a branch from going on until somebody acts, if there is one.
+    def stuck_on(self, branch_key: int | None = None) -> StepStatus | None:
+        """Return a step that blocks a branch until an operator acts, if there is one.
 
         That is one that has failed, or a sub-workflow that has and waits for a fix. `None` while
         something else is planned. Any branch counts if none is given.
         """
         if self.state.decision_ongoing or self.state.buffer:
             return None
-        return self._works.stuck(branch_key)
+        return self._steps.stuck(branch_key)
 
     def decision_data(self) -> dict[str, Any]:
         """Return what a decider elsewhere needs for the ongoing decision: plain data."""
@@ -170,7 +205,7 @@ class Instance:
                     {"key": key, "branch": state.branches[key]} for key in sorted(keys)
                 ],
                 "ongoing_statuses": [
-                    status for key in sorted(keys) for status in self.works_of(key)
+                    status for key in sorted(keys) for status in self.steps_of(key)
                 ],
             },
             builtin_types=(bytes,),
@@ -183,39 +218,112 @@ class Instance:
         data = {"event_name": event.name, "event_input": event.input}
         # An event wins against a deadline at the same moment.
         self._waits.end_due(event.at, unless_tied_with=event.name)
-        if event.interrupts:
-            self._interrupt(event.at)
+        if self.state.cancellation is not None:
+            self._cancelling.event(event)
+            return
         asked = {} if event.id is UNSET else {"event_id": event.id}
-        self._buffer.push(event.at, BranchType.EVENT, data | asked)
-        self._waits.end_by(event, data)
+        if event.interrupts:
+            asked["interrupts"] = "undo" if event.undoes else "stop"
+        if not self.state.keeps_events:
+            self._buffer.push(event.at, BranchType.EVENT, data | asked)
+            self._waits.end_by(event, data)
+            return
+        number = self.kept.next_number()
+        action = data | asked | {"event_number": number}
+        self._buffer.push(event.at, BranchType.EVENT, action)
+        if not self._waits.end_by(event, data, number):
+            self.kept.add(kept_event(event.at, action))
+
+    # Events that interrupt.
+
+    def _interrupt_by_first(self) -> BufferedAction | None:
+        """Return the first action to plan if it is an event that interrupts, which is done now.
+
+        The interruption belongs to the decision that handles the event, not to its arrival: what
+        an ongoing decision begins, or one that is still to be taken, is stopped as well.
+        """
+        state = self.state
+        if state.cancellation is not None:
+            return None
+        waiting = (
+            action
+            for action in state.buffer
+            if state.successor is None or action.type is not BranchType.EVENT
+        )
+        first = min(waiting, key=lambda action: action.timestamp, default=None)
+        if first is None or "interrupts" not in first.data:
+            return None
+        if first.data["interrupts"] == "undo" and self._undo(first.timestamp):
+            return self._interrupt_by_first()
+        self._interrupt(first.timestamp)
+        return first
+
+    def _undo(self, at: float) -> bool:
+        """Go back to before the events whose branches wait for steps; forget these events.
+
+        Return whether there were any. Later events and other branches are handled again.
+        """
+        state = self.state
+        keys = {status.branch_key for status in self._interruptible()}
+        events = [key for key in keys if isinstance(state.branches[key].event_number, int)]
+        if not events:
+            return False
+        numbers = [state.branches[key].event_number for key in events]
+        first = min(events, key=lambda key: state.branches[key].start_index)
+        self._go_back(self._steps.of_branch(first)[0].step)
+        start = state.ongoing_index or 0
+        self._unplan(start)
+        for action in [each for each in state.buffer if each.data.get("event_number") in numbers]:
+            self._forget_event(action, at, UNDONE)
+        state.decision_ongoing = False
+        state.decision_current_index = None
+        self.undone_from = start if self.undone_from is None else min(start, self.undone_from)
+        return True
+
+    def _interruptible(self) -> list[StepStatus]:
+        """Return the tasks and sub-workflows that branches wait for.
+
+        The end of one may be buffered already: it came after the event.
+        """
+        return [
+            status
+            for status in self._steps.awaited()
+            if status.type is not StepType.WAIT and status.status is StepState.SCHEDULED
+        ]
 
     def _interrupt(self, at: float) -> None:
-        """Fail the works that branches wait for, except waits; the branches go on with that."""
-        for status in self._works.awaited():
-            if status.type is WorkType.WAIT or self._works.is_over(status):
-                continue
-            status.raises = True
+        """Fail the steps that branches wait for, except waits, before all that is buffered."""
+        stopped = self._interruptible()
+        for status in stopped:
+            if self._steps.is_over(status):
+                self._buffer.drop_end(status.step)
+            else:
+                self._send_cancel(status)
+        later, self.state.buffer = self.state.buffer, []
+        for status in stopped:
             data = {"error_name": INTERRUPTED, "error_input": {"message": "an event came"}}
             self._buffer.push_end(status, at, BranchType.FAILURE, data)
-            self._send_cancel(status)
-            self._works.changed(status)
+            self._steps.changed(status)
+        self.state.buffer += later
+
+    # Steps.
 
     def _started(self, started: m.Started) -> None:
         self._waits.end_due(started.at)
-        status = self._works.get(started.work)
+        status = self._steps.get(started.step)
         attempt = started.attempt or (status.attempt if status else 0)
         # Waits are started by the instance itself.
-        if status is None or status.type is WorkType.WAIT or attempt <= status.started:
+        if status is None or status.type is StepType.WAIT or attempt <= status.started:
             self.state.dropped += 1
             return
         status.started = attempt
-        self._works.changed(status)
+        self._steps.changed(status)
         self._buffer.push_of(status, started.at, BranchType.START)
         self._buffer.set_timeout(status, started.at)
 
     def _succeeded(self, succeeded: m.Succeeded) -> None:
         self._waits.end_due(succeeded.at)
-        status = self._unfinished(succeeded.work, succeeded.attempt)
+        status = self._unfinished(succeeded.step, succeeded.attempt)
         if status is not None:
             self._buffer.push_end(
                 status, succeeded.at, BranchType.SUCCESS, {"task_output": succeeded.output}
@@ -223,46 +331,53 @@ class Instance:
 
     def _failed(self, failed: m.Failed) -> None:
         self._waits.end_due(failed.at)
-        status = self._unfinished(failed.work, failed.attempt)
+        status = self._unfinished(failed.step, failed.attempt)
         if status is not None:
             error = dict(failed.error)
             data = {"error_name": error.pop("name", None), "error_input": error}
             self._buffer.push_end(status, failed.at, BranchType.FAILURE, data)
 
     def _stalled(self, stalled: m.Stalled) -> None:
-        """Note that a child has failed. It can be resumed, so it has not ended.
+        """Record that a child has failed. It can be resumed, so it has not ended.
 
-        A branch that wants to know of failures is told.
+        A branch that wants to know of failures is notified.
         """
         self._waits.end_due(stalled.at)
-        status = self._unfinished(stalled.work, stalled.attempt)
+        status = self._unfinished(stalled.step, stalled.attempt)
         if status is None:
             return
         if stalled.error is not None and status.raises:
-            self._failed(m.Failed(stalled.at, stalled.work, stalled.error, stalled.attempt))
+            self._failed(m.Failed(stalled.at, stalled.step, stalled.error, stalled.attempt))
             return
         status.error = UNSET if stalled.error is None else stalled.error
-        self._works.changed(status)
+        self._steps.changed(status)
 
     def _timed_out(self, timed_out: m.TimedOut) -> None:
         self._waits.end_due(timed_out.at)
         # There is a timeout only between a start and an end, and it is gone after the first time.
-        status = self._works.get(timed_out.work)
-        if status is not None and self._buffer.clear_timeout(timed_out.work):
+        status = self._steps.get(timed_out.step)
+        if status is not None and self._buffer.clear_timeout(timed_out.step):
             self._buffer.push_of(status, timed_out.at, BranchType.TIMEOUT)
+            if status.ends:
+                self._send_cancel(status)
+                text = f"{status.name} ({status.step}) took longer than its {status.timeout} s"
+                data = {"error_name": TIMED_OUT, "error_input": {"message": text}}
+                self._buffer.push_end(status, timed_out.at, BranchType.FAILURE, data)
         else:
             self.state.dropped += 1
 
     def _tick(self, tick: m.Tick) -> None:
         self._waits.end_due(tick.at)
+        if self._cancelling.is_over(tick.at):
+            self._kill(tick)
 
-    def _unfinished(self, work: str, attempt: int | None) -> WorkStatus | None:
-        """Return a work whose end is news."""
-        status = self._works.get(work)
+    def _unfinished(self, step: str, attempt: int | None) -> StepStatus | None:
+        """Return a step whose end is news."""
+        status = self._steps.get(step)
         if (
             status is None
-            or status.type is WorkType.WAIT
-            or self._works.is_over(status)
+            or status.type is StepType.WAIT
+            or self._steps.is_over(status)
             or attempt not in (None, status.attempt)
         ):
             self.state.dropped += 1
@@ -273,47 +388,68 @@ class Instance:
 
     def _try_to_trigger(self, now: float) -> None:
         state = self.state
-        if state.decision_ongoing or state.decision_mode is not DecisionMode.RUN:
+        if state.decision_ongoing or state.held or state.decision_mode is not DecisionMode.RUN:
             return
-        if state.buffer:
+        if self._has_work():
             self._prepare()
-            state.decision_triggered_at = now
+            # Time never goes back for the code, also if a clock does.
+            state.decision_triggered_at = max(now, state.decision_triggered_at)
             self._trigger()
 
+    def _has_work(self) -> bool:
+        """Return whether anything is buffered that this run handles. Events are for the next."""
+        buffer = self.state.buffer
+        if self.state.successor is None:
+            return bool(buffer)
+        return any(action.type is not BranchType.EVENT for action in buffer)
+
     def _prepare(self) -> None:
-        """Plan the executions of all that is buffered, by time, then by order of reception."""
+        """Plan the executions of all that is buffered, by time, then by order of reception.
+
+        An interrupting event begins a decision of its own, because earlier executions may begin
+        steps.
+        """
+        first = self._interrupt_by_first()
         state = self.state
-        state.ongoing_index = len(state.executions)
-        for action in sorted(state.buffer, key=lambda action: action.timestamp):
+        state.ongoing_index = start = len(state.executions)
+        left: list[BufferedAction] = []
+        actions = sorted(state.buffer, key=lambda action: action.timestamp)
+        for number, action in enumerate(actions):
+            if state.successor is not None and action.type is BranchType.EVENT:
+                left.append(action)
+                continue
             index = len(state.executions)
+            if index > start and "interrupts" in action.data and action is not first:
+                left += actions[number:]
+                break
             state.executions.append(len(state.branches))
             branch = Branch(type=action.type, at=action.timestamp, start_index=index, **action.data)
             state.branches.append(branch)
-            status = self._works.get(action.data.get("work", ""))
+            status = self._steps.get(action.data.get("step", ""))
             if status is not None:
                 branch.task_type = status.type
                 if action.type in COMPLETIONS:
                     self._settle(status, action, index)
-        state.buffer = []
-        self._works.buffer_emptied()
+        state.buffer = left
+        self._steps.buffer_is(left)
 
-    def _settle(self, status: WorkStatus, action: BufferedAction, index: int) -> None:
-        """Store what became of a work; plan its branch again if that waits for it."""
+    def _settle(self, status: StepStatus, action: BufferedAction, index: int) -> None:
+        """Store what happened to a step; plan its branch again if that waits for it."""
         goes_on = status.sync
         if action.type is BranchType.SUCCESS:
-            status.status = WorkState.SUCCESSFUL
+            status.status = StepState.SUCCESSFUL
             status.error = UNSET
             status.output = action.data["task_output"]
             status.completion_index = index
         else:
-            status.status = WorkState.FAILED
+            status.status = StepState.FAILED
             status.error = {"name": action.data["error_name"], **action.data["error_input"]}
-            goes_on = goes_on and status.raises
+            goes_on = goes_on and (status.raises or action.data["error_name"] in NOTICES)
             if goes_on:
                 status.completion_index = index
         if goes_on:
             self.state.executions.append(status.branch_key)
-        self._works.changed(status)
+        self._steps.changed(status)
 
     def _trigger(self) -> None:
         state = self.state
@@ -336,11 +472,14 @@ class Instance:
             self._apply(decision, completed.at)
         self.state.decision_ongoing = False
         self.state.decision_current_index = None
+        if self.state.cancellation is not None and not self.state.ended:
+            steps = {each.step for each in completed.decisions if isinstance(each, m.ScheduleStep)}
+            self._cancelling.tell(completed.at, steps)
 
     def _apply(self, decision: m.Decision, now: float) -> None:
         state = self.state
         match decision:
-            case m.ScheduleWork():
+            case m.ScheduleStep():
                 self._schedule(decision, now)
             case m.UpdateProperties(key=key, values=values):
                 state.properties.append(PropertiesAt(key, values))
@@ -351,15 +490,33 @@ class Instance:
                 record = Record(key, position, value, decision.index, decision.calls)
                 state.records.append(record)
                 self._records[key, position] = value
-            case m.LeaveWork():
+            case m.LeaveStep():
                 self._leave(decision)
+            case m.EndWait(step=step):
+                self._waits.satisfy(step, now)
+            case _:
+                self._apply_effect(decision)
+
+    def _apply_effect(self, decision: m.Decision) -> None:
+        """Apply the externally visible effects of a decision."""
+        state = self.state
+        match decision:
+            case m.GiveUp(error=error):
+                state.decision_mode = DecisionMode.GIVEN_UP
+                state.error = error
+                self._sent.append(m.Ended(error=error))
+            case m.Again(properties=properties, index=index):
+                state.successor = properties
+                self._unplan(index + 1)
+            case m.Send() | m.StartOther():
+                self._sent.append(decision)
             case m.Publish(value=value):
                 self._sent.append(m.Published(value))
             case m.Tag(values=values):
                 self._sent.append(m.Tagged(values))
 
-    def _schedule(self, decision: m.ScheduleWork, now: float) -> None:
-        status = WorkStatus(
+    def _schedule(self, decision: m.ScheduleStep, now: float) -> None:
+        status = StepStatus(
             branch_key=decision.branch_key,
             position=decision.position,
             hash=decision.hash,
@@ -368,20 +525,22 @@ class Instance:
             input=decision.input,
             sync=decision.sync,
             timeout=decision.timeout,
+            ends=decision.ends and decision.timeout is not None,
             raises=decision.raises,
+            lane=decision.lane,
             index=decision.index,
-            attempt=1 + (self.state.attempts.get(decision.work, 0) if self.state.attempts else 0),
+            attempt=1 + (self.state.attempts.get(decision.step, 0) if self.state.attempts else 0),
         )
-        self._works.add(status)
-        if decision.type is WorkType.WAIT:
+        self._steps.add(status)
+        if decision.type is StepType.WAIT:
             self._waits.begin(status, decision, now)
         else:
-            self._send_work(status)
+            self._send_step(status)
 
-    def _send_work(self, status: WorkStatus, *, redelivery: bool = False) -> None:
+    def _send_step(self, status: StepStatus, *, redelivery: bool = False) -> None:
         self._sent.append(
-            m.WorkJob(
-                work=status.work,
+            m.StepJob(
+                step=status.step,
                 type=status.type,
                 name=status.name,
                 input=status.input,
@@ -391,25 +550,28 @@ class Instance:
             )
         )
 
-    def _leave(self, leave: m.LeaveWork) -> None:
-        """Resume a branch without one of its works."""
-        status = self._works.get(leave.work)
+    def _leave(self, leave: m.LeaveStep) -> None:
+        """Resume a branch without one of its steps."""
+        state = self.state
+        status = self._steps.get(leave.step)
         if status is None:
             return
         status.sync = False
         status.left_index = leave.index
-        if leave.cancel and not self._works.is_over(status):
-            status.status = WorkState.CANCELLED
-            self._buffer.clear_timeout(leave.work)
-            self._waits.cancel(leave.work)
+        is_wait = state.keeps_events and status.type is StepType.WAIT
+        if is_wait and type(status.taken) is int:
+            self._buffer.drop_end(leave.step)
+            self.kept.give_back(status.taken)
+        if (leave.cancel or is_wait) and not self._steps.is_over(status):
+            status.status = StepState.CANCELLED
+            self._buffer.clear_timeout(leave.step)
+            self._waits.cancel(leave.step)
             self._send_cancel(status)
-        self._works.changed(status)
+        self._steps.changed(status)
 
-    def _send_cancel(self, status: WorkStatus) -> None:
-        if status.type is not WorkType.WAIT:
-            self._sent.append(
-                m.CancelWork(status.work, status.type, status.attempt, status.dispatched)
-            )
+    def _send_cancel(self, status: StepStatus) -> None:
+        if status.type is not StepType.WAIT:
+            self._sent.append(m.CancelStep(status.step, status.type, status.attempt, status.apart))
 
     def _broken(self, broken: m.DecisionBroken) -> None:
         """Discard a decision whole: the same executions are planned again on `Resume`."""
@@ -422,18 +584,83 @@ class Instance:
         state.decision_mode = DecisionMode.MODIFIED if broken.modified else DecisionMode.FAILED
         state.error = broken.error
 
-    def _try_to_end(self) -> None:
-        """End once every branch has reached its end; works that were dispatched do not count."""
+    def _event_refused(self, refused: m.EventRefused) -> None:
+        """Plan the ongoing decision again, as if an event had never come."""
+        self._waits.end_due(refused.at)
+        if self._is_stale(refused.uuid):
+            return
         state = self.state
-        if state.decision_ongoing or state.buffer or self._works.blocking:
+        start = state.ongoing_index or 0
+        self._unplan(start)
+        action = next(
+            each for each in state.buffer if each.data.get("event_number") == refused.number
+        )
+        self._forget_event(action, refused.at, refused.error)
+        state.decision_ongoing = False
+        state.decision_current_index = None
+        if self._has_work() or len(state.executions) > start:
+            self._prepare()
+            state.ongoing_index = start
+            self._trigger()
+
+    def _forget_event(self, action: BufferedAction, at: float, error: dict[str, Any]) -> None:
+        """Remove an event that is in the buffer; the waits that it has completed go on."""
+        self.state.buffer.remove(action)
+        event = kept_event(action.timestamp, action.data)
+        self.kept.remove(event.name, event.number)
+        self._waits.resume(event)
+        self._waits.end_due(at)
+        self._sent.append(m.Refused(event.name, event.input, event.id, error))
+
+    def _unplan(self, start: int) -> None:
+        """Put back into the buffer what the ongoing decision is about, from an index on.
+
+        Branches that it executes again because of something before stay planned.
+        """
+        state = self.state
+        end = start
+        branches, executions = state.branches, state.executions
+        while end < len(executions) and branches[executions[end]].start_index < start:
+            end += 1
+        first = min(executions[end:], default=len(branches))
+        new = [branch for branch in branches[first:] if branch.start_index >= start]
+        self.changes.cut(end)
+        del branches[len(branches) - len(new) :], executions[end:]
+        state.buffer = [*map(action_of, new), *state.buffer]
+        for branch in new:
+            status = self._steps.get(branch.step) if isinstance(branch.step, str) else None
+            if status is not None and branch.type in COMPLETIONS:
+                status.status = StepState.SCHEDULED
+                status.completion_index = status.output = status.error = UNSET
+                self._steps.changed(status)
+                self._steps.end_buffered(status.step)
+
+    def _try_to_end(self) -> None:
+        """End once every branch has reached its end; steps that were dispatched do not count."""
+        state = self.state
+        if state.decision_ongoing or self._has_work() or self._steps.blocking:
             return
         if state.ended or state.decision_mode in BROKEN_MODES:
             return
-        state.decision_mode = DecisionMode.TERMINATED
         output = state.branches[0].output
+        if state.cancellation is not None:
+            state.decision_mode = DecisionMode.CANCELLED
+            self._cancelling.end()
+            self._sent.append(m.Ended(output, cancelled=True))
+            return
+        if state.successor is not None:
+            if state.decision_mode is DecisionMode.RUN:
+                state.decision_mode = DecisionMode.CONTINUED
+            return
+        state.decision_mode = DecisionMode.TERMINATED
         self._sent.append(m.Ended(None if output is UNSET else output))
 
     # What people and the engine do.
+
+    def _begin(self, begin: m.Begin) -> None:
+        self._waits.end_due(begin.at)
+        self.state.dropped += not self.state.held
+        self.state.held = False
 
     def _pause(self, pause: m.Pause) -> None:
         self._waits.end_due(pause.at)
@@ -449,20 +676,44 @@ class Instance:
         if broken:
             self._trigger()
 
-    def _kill(self, kill: m.Kill) -> None:
+    def _kill(self, _kill: m.Kill | m.Tick | m.CancelAll) -> None:
         state = self.state
+        self._cancelling.end()
         state.decision_mode = DecisionMode.KILLED
         state.decision_ongoing = False
         state.decision_current_index = None
         self._sent.append(m.Ended())
 
-    def _cancel(self, cancel: m.Cancel) -> None:
-        self._waits.end_due(cancel.at)
-        status = self._works.get(cancel.work)
-        if status is None or self._works.is_over(status):
+    def _discard(self, discard: m.Discard) -> None:
+        self._waits.end_due(discard.at)
+        found = next((event for event in self.kept if event.number == discard.number), None)
+        if found is None:
             self.state.dropped += 1
             return
-        self._waits.cancel(cancel.work)
+        self.kept.remove(found.name, found.number)
+        self.state.removed_events.append(found.number)
+
+    def _cancel_all(self, cancel: m.CancelAll) -> None:
+        """Ask the code to end; broken code cannot be asked."""
+        self._waits.end_due(cancel.at)
+        state = self.state
+        if state.cancellation is not None or state.decision_mode in BROKEN_MODES:
+            self._kill(cancel)
+            return
+        if state.held:  # its code has nothing to clean up
+            state.decision_mode = DecisionMode.CANCELLED
+            self._sent.append(m.Ended(cancelled=True))
+            return
+        state.decision_mode = DecisionMode.RUN
+        self._cancelling.begin(cancel)
+
+    def _cancel(self, cancel: m.Cancel) -> None:
+        self._waits.end_due(cancel.at)
+        status = self._steps.get(cancel.step)
+        if status is None or self._steps.is_over(status):
+            self.state.dropped += 1
+            return
+        self._waits.cancel(cancel.step)
         error = {"message": "somebody has cancelled it"}
         data = {"error_name": "Cancelled", "error_input": error}
         self._buffer.push_end(status, cancel.at, BranchType.FAILURE, data)
@@ -470,39 +721,44 @@ class Instance:
 
     def _retry(self, retry: m.Retry) -> None:
         self._waits.end_due(retry.at)
-        status = self._works.get(retry.work)
-        if status is None or status.status is not WorkState.FAILED:
+        status = self._steps.get(retry.step)
+        if status is None or status.status is not StepState.FAILED:
             self.state.dropped += 1
             return
         if status.completion_index is not UNSET:
             # Its branch has been told of the failure and gone on.
             self.state.dropped += 1
             return
-        status.status = WorkState.SCHEDULED
+        status.status = StepState.SCHEDULED
         status.error = UNSET
         status.attempt += 1
-        self._works.changed(status)
-        if status.type is WorkType.WAIT:
+        self._steps.changed(status)
+        if status.type is StepType.WAIT:
             self._waits.begin_again(status, retry.at)
         else:
-            self._send_work(status)
+            self._send_step(status)
 
     def _rewind(self, rewind: m.Rewind) -> None:
-        """Replace the state by an earlier one; stop what is undone, and begin again."""
+        """Replace the state by an earlier one; stop undone steps, and begin again."""
         self._waits.end_due(rewind.at)
         state = self.state
-        if self._works.get(rewind.work) is None:
+        if self._steps.get(rewind.step) is None:
             state.dropped += 1
             return
-        before = rewound(state, rewind.work)
-        kept = {status.work: status for status in before.statuses}
+        self._go_back(rewind.step)
+        self._trigger()
+
+    def _go_back(self, step: str) -> None:
+        state = self.state
+        before = rewound(state, step)
+        kept = {status.step: status for status in before.statuses}
         begin_again = [
-            kept[status.work]
+            kept[status.step]
             for status in state.statuses
-            if status.work in kept and status.attempt < kept[status.work].attempt
+            if status.step in kept and status.attempt < kept[status.step].attempt
         ]
         for status in state.statuses:
-            if status.work not in kept and status.status is WorkState.SCHEDULED:
+            if status.step not in kept and status.status is StepState.SCHEDULED:
                 self._send_cancel(status)
         self._send_timers(state, before)
         for name in before.__struct_fields__:
@@ -510,21 +766,20 @@ class Instance:
         self.changes.rewritten()
         self._look_up()
         for status in begin_again:
-            if status.type is not WorkType.WAIT:
-                self._send_work(status)
-        self._trigger()
+            if status.type is not StepType.WAIT:
+                self._send_step(status)
 
     def _send_timers(self, old: InstanceState, new: InstanceState) -> None:
-        """Clear the timers that are gone, and set those that are new."""
+        """Clear the timers that are gone, and set the new ones."""
         for wait in old.waits:
             if wait.timestamp is not None and wait not in new.waits:
-                self._sent.append(m.ClearTimer(wait.work))
+                self._sent.append(m.ClearTimer(wait.step))
         for timeout in old.timeouts:
             if timeout not in new.timeouts:
-                self._sent.append(m.ClearTimer(timeout.work, timeout=True))
+                self._sent.append(m.ClearTimer(timeout.step, timeout=True))
         for wait in new.waits:
             if wait.timestamp is not None and wait not in old.waits:
-                self._sent.append(m.SetTimer(wait.work, wait.timestamp))
+                self._sent.append(m.SetTimer(wait.step, wait.timestamp))
 
     def _restore(self, restore: m.Restore) -> None:
         state = self.state
@@ -532,14 +787,16 @@ class Instance:
             # Under a new uuid, so that an answer from before the restart cannot count as well.
             self._trigger()
         for status in state.statuses:
-            if status.status is WorkState.SCHEDULED and status.type is not WorkType.WAIT:
-                self._send_work(status, redelivery=True)
+            if status.status is StepState.SCHEDULED and status.type is not StepType.WAIT:
+                self._send_step(status, redelivery=True)
         self._waits.end_due(restore.at)
         for wait in state.waits:
             if wait.timestamp is not None:
-                self._sent.append(m.SetTimer(wait.work, wait.timestamp))
+                self._sent.append(m.SetTimer(wait.step, wait.timestamp))
         for timeout in state.timeouts:
-            self._sent.append(m.SetTimer(timeout.work, timeout.timestamp, timeout=True))
+            self._sent.append(m.SetTimer(timeout.step, timeout.timestamp, timeout=True))
+        if state.cancellation is not None:
+            self._sent.append(m.SetTimer(TIMER, state.cancellation.deadline))
 
     # In the class, because bound methods would make every instance a cycle.
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
@@ -552,10 +809,14 @@ class Instance:
         m.Tick: _tick,
         m.Completed: _completed,
         m.DecisionBroken: _broken,
+        m.EventRefused: _event_refused,
+        m.Begin: _begin,
+        m.Discard: _discard,
         m.Pause: _pause,
         m.Resume: _resume,
         m.Kill: _kill,
         m.Cancel: _cancel,
+        m.CancelAll: _cancel_all,
         m.Retry: _retry,
         m.Rewind: _rewind,
         m.Restore: _restore,

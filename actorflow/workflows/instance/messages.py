@@ -10,43 +10,53 @@ from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from actorflow.workflows.instance.state import WorkType
+from actorflow.workflows.instance.state import StepType
 
 __all__ = [
+    "Again",
+    "Begin",
     "Cancel",
-    "CancelWork",
+    "CancelAll",
+    "CancelStep",
     "ClearTimer",
     "Completed",
     "Decision",
     "DecisionBroken",
     "DecisionJob",
+    "Discard",
+    "EndWait",
     "Ended",
     "Event",
+    "EventRefused",
     "Failed",
+    "GiveUp",
     "Kill",
-    "LeaveWork",
+    "LeaveStep",
     "Outgoing",
     "Pause",
     "Publish",
     "Published",
     "Received",
     "RecordValue",
+    "Refused",
     "Restore",
     "Resume",
     "Retry",
     "Rewind",
-    "ScheduleWork",
+    "ScheduleStep",
+    "Send",
     "SetOutput",
     "SetTimer",
     "Stalled",
+    "StartOther",
     "Started",
+    "StepJob",
     "Succeeded",
     "Tag",
     "Tagged",
     "Tick",
     "TimedOut",
     "UpdateProperties",
-    "WorkJob",
 ]
 
 
@@ -57,56 +67,58 @@ class Event(Struct, frozen=True, gc=False):
     name: str
     input: Any = None
     id: str | UnsetType = UNSET
-    """By which whoever asked knows the answer: the output of its branch."""
+    """Identifies the answer for the caller that asked: the output of its branch."""
     interrupts: bool = False
-    """Stop first what the branches wait for."""
+    """Stop first the steps that branches wait for."""
+    undoes: bool = False
+    """If it interrupts: undo the branches of other events that are stopped by it."""
 
 
 class Started(Struct, frozen=True, gc=False):
     """A task or a child has started."""
 
     at: float
-    work: str
+    step: str
     attempt: int | None = None
-    """Which one; `None` stands for the current one."""
+    """The number of the attempt; `None` stands for the current one."""
 
 
 class Succeeded(Struct, frozen=True, gc=False):
     """A task or a child has ended well."""
 
     at: float
-    work: str
+    step: str
     output: Any = None
     attempt: int | None = None
-    """Which one; `None` stands for the current one."""
+    """The number of the attempt; `None` stands for the current one."""
 
 
 class Failed(Struct, frozen=True, gc=False):
     """A task has failed after its last attempt, or a child was killed."""
 
     at: float
-    work: str
+    step: str
     error: dict[str, Any]
-    """`name`, and what else there is to say: `message`, `code`, `stacktrace`."""
+    """`name`, and optionally `message`, `code` and `stacktrace`."""
     attempt: int | None = None
-    """Which one; `None` stands for the current one."""
+    """The number of the attempt; `None` stands for the current one."""
 
 
 class Stalled(Struct, frozen=True, gc=False):
-    """A child has failed and waits for a fix; without an error, it goes on again."""
+    """A child has failed and waits for a fix; without an error, it continues."""
 
     at: float
-    work: str
+    step: str
     error: dict[str, Any] | None
     attempt: int | None = None
-    """Which one; `None` stands for the current one."""
+    """The number of the attempt; `None` stands for the current one."""
 
 
 class TimedOut(Struct, frozen=True, gc=False):
-    """A work has run for longer than its timeout."""
+    """A step has run for longer than its timeout."""
 
     at: float
-    work: str
+    step: str
 
 
 class Tick(Struct, frozen=True, gc=False):
@@ -132,6 +144,17 @@ class DecisionBroken(Struct, frozen=True, gc=False):
     error: Any = None
 
 
+class EventRefused(Struct, frozen=True, gc=False):
+    """The code has refused an event: a decision is to be taken as if it had never come."""
+
+    at: float
+    uuid: str
+    number: int
+    """Of the event."""
+    error: Any = None
+    """Why: `name`, `message`, `stacktrace`."""
+
+
 class Pause(Struct, frozen=True, gc=False):
     """Take no new decision until `Resume`."""
 
@@ -139,7 +162,7 @@ class Pause(Struct, frozen=True, gc=False):
 
 
 class Resume(Struct, frozen=True, gc=False):
-    """Go on after a pause, or after the code was fixed."""
+    """Continue after a pause, or after the code was fixed."""
 
     at: float
 
@@ -151,28 +174,52 @@ class Kill(Struct, frozen=True, gc=False):
 
 
 class Cancel(Struct, frozen=True, gc=False):
-    """Stop a work: it has failed."""
+    """Stop a step: it has failed."""
 
     at: float
-    work: str
+    step: str
+
+
+class Begin(Struct, frozen=True, gc=False):
+    """Start the code of an instance that was held back."""
+
+    at: float
+
+
+class Discard(Struct, frozen=True, gc=False):
+    """Forget a kept event; `on_event` has seen it, or will."""
+
+    at: float
+    number: int
+    """Its place among the events of the instance."""
+
+
+class CancelAll(Struct, frozen=True, gc=False):
+    """Ask the code to end; the second time, end the instance at once."""
+
+    at: float
+    timeout: float = 3_600.0
+    """Seconds after which the instance ends, whatever its code does."""
+    children: str = "first"
+    """When open steps are stopped: "first", "last", or not at all ("leave")."""
 
 
 class Retry(Struct, frozen=True, gc=False):
-    """Schedule a failed work again."""
+    """Schedule a failed step again."""
 
     at: float
-    work: str
+    step: str
 
 
 class Rewind(Struct, frozen=True, gc=False):
-    """Go back to before a work, and let the code run again from there."""
+    """Go back to before a step, and let the code run again from there."""
 
     at: float
-    work: str
+    step: str
 
 
 class Restore(Struct, frozen=True, gc=False):
-    """The engine was restarted: send again what was sent and not answered."""
+    """The engine was restarted: send unanswered messages again."""
 
     at: float
 
@@ -187,10 +234,14 @@ Received: TypeAlias = (
     | Tick
     | Completed
     | DecisionBroken
+    | EventRefused
+    | Begin
+    | Discard
     | Pause
     | Resume
     | Kill
     | Cancel
+    | CancelAll
     | Retry
     | Rewind
     | Restore
@@ -200,28 +251,32 @@ Received: TypeAlias = (
 # What a decision consists of.
 
 
-class ScheduleWork(Struct, frozen=True, gc=False):
+class ScheduleStep(Struct, frozen=True, gc=False):
     """Begin a task, a wait or a child."""
 
     branch_key: int
     position: str
     hash: str
-    type: WorkType
+    type: StepType
     name: str
     input: Any
     sync: bool
     index: int
-    """Of the execution that asks for it."""
+    """The execution that asks for it."""
     reached: int
     """The index at which the code has, in its own logic, come here: see `Instance`."""
     timeout: float | None = None
+    ends: bool = False
+    """It ends when its timeout is up."""
     event: str | None = None
     duration: float | None = None
     timestamp: float | None = None
     raises: bool = False
+    lane: dict[str, Any] | None = None
+    """The lane in which it waits before it begins: whom it sends what."""
 
     @property
-    def work(self) -> str:
+    def step(self) -> str:
         """What names it within the instance."""
         return f"{self.branch_key}/{self.position}"
 
@@ -247,18 +302,56 @@ class RecordValue(Struct, frozen=True, gc=False):
     position: str
     value: Any
     index: int = 0
-    """Of the execution that draws it."""
+    """The execution that draws it."""
     calls: int = 0
-    """How many calls for works its branch has made before."""
+    """How many calls for steps its branch has made before."""
 
 
-class LeaveWork(Struct, frozen=True, gc=False):
-    """A branch no longer waits for a work; `cancel` stops it as well."""
+class LeaveStep(Struct, frozen=True, gc=False):
+    """A branch no longer waits for a step; `cancel` stops it as well."""
 
-    work: str
+    step: str
     cancel: bool = False
     index: int = 0
-    """Of the execution that goes on without it."""
+    """The execution that continues without it."""
+
+
+class EndWait(Struct, frozen=True, gc=False):
+    """The condition for which a branch waits holds."""
+
+    step: str
+
+
+class GiveUp(Struct, frozen=True, gc=False):
+    """The code has ended the instance with a failure."""
+
+    error: dict[str, Any]
+    """`name`, `message`, `stacktrace` and `data`."""
+
+
+class Again(Struct, frozen=True, gc=False):
+    """The code has asked for a new run of the instance, with a history of its own."""
+
+    properties: dict[str, Any]
+    """Of the new run."""
+    index: int
+    """The execution that asks for it. Later steps of this plan are left to the new run."""
+
+
+class Send(Struct, frozen=True, gc=False):
+    """A branch has sent an event to another instance."""
+
+    to: str
+    name: str
+    data: Any = None
+
+
+class StartOther(Struct, frozen=True, gc=False):
+    """A branch has started another instance, without becoming its parent."""
+
+    id: str
+    workflow: str
+    properties: dict[str, Any]
 
 
 class Publish(Struct, frozen=True, gc=False):
@@ -274,7 +367,18 @@ class Tag(Struct, frozen=True, gc=False):
 
 
 Decision: TypeAlias = (
-    ScheduleWork | UpdateProperties | SetOutput | RecordValue | LeaveWork | Publish | Tag
+    ScheduleStep
+    | UpdateProperties
+    | SetOutput
+    | RecordValue
+    | LeaveStep
+    | EndWait
+    | GiveUp
+    | Again
+    | Send
+    | StartOther
+    | Publish
+    | Tag
 )
 
 
@@ -289,11 +393,11 @@ class DecisionJob(Struct, frozen=True, gc=False):
     ongoing_executions: list[int]
 
 
-class WorkJob(Struct, frozen=True, gc=False):
+class StepJob(Struct, frozen=True, gc=False):
     """A task for an executor, or a child to start."""
 
-    work: str
-    type: WorkType
+    step: str
+    type: StepType
     name: str
     input: Any
     attempt: int = 1
@@ -301,19 +405,20 @@ class WorkJob(Struct, frozen=True, gc=False):
     redelivery: bool = False
 
 
-class CancelWork(Struct, frozen=True, gc=False):
-    """Stop a task or a child that nobody waits for."""
+class CancelStep(Struct, frozen=True, gc=False):
+    """Stop a task or a child that no branch waits for."""
 
-    work: str
-    type: WorkType
+    step: str
+    type: StepType
     attempt: int = 1
-    dispatched: bool = False
+    apart: bool = False
+    """Whether it is a task that is done by an execution of its own."""
 
 
 class SetTimer(Struct, frozen=True, gc=False):
-    """Wake the instance for the end of a wait, or for the timeout of a work."""
+    """Wake the instance for the end of a wait, or for the timeout of a step."""
 
-    work: str
+    step: str
     at: float
     timeout: bool = False
 
@@ -321,14 +426,23 @@ class SetTimer(Struct, frozen=True, gc=False):
 class ClearTimer(Struct, frozen=True, gc=False):
     """Forget a timer."""
 
-    work: str
+    step: str
     timeout: bool = False
 
 
 class Published(Struct, frozen=True, gc=False):
-    """A value for those who follow the instance."""
+    """A value for the followers of the instance."""
 
     value: Any
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """An event was refused by the code."""
+
+    name: str
+    input: Any
+    id: str | UnsetType
+    error: Any
 
 
 class Tagged(Struct, frozen=True, gc=False):
@@ -338,16 +452,29 @@ class Tagged(Struct, frozen=True, gc=False):
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """The instance is over: with the output of `handle`, or killed (no output)."""
+    """The instance is over: with the output of `handle`, with an error, or killed."""
 
     output: Any | UnsetType = UNSET
+    error: dict[str, Any] | None = None
+    cancelled: bool = False
+    """Whether its code saw a cancel; the output is then the result of `handle`."""
 
     @property
     def killed(self) -> bool:
-        """Whether somebody ended it."""
-        return self.output is UNSET
+        """Whether it was killed, without asking its code."""
+        return self.output is UNSET and self.error is None and not self.cancelled
 
 
 Outgoing: TypeAlias = (
-    DecisionJob | WorkJob | CancelWork | SetTimer | ClearTimer | Published | Tagged | Ended
+    DecisionJob
+    | StepJob
+    | CancelStep
+    | SetTimer
+    | ClearTimer
+    | Published
+    | Send
+    | StartOther
+    | Tagged
+    | Refused
+    | Ended
 )

@@ -18,7 +18,7 @@ __all__ = ["found_in"]
 def found_in(cls: type[Workflow[Any]]) -> tuple[list[Task[..., Any]], list[type[Workflow[Any]]]]:
     """Return the tasks and the other workflows that a class may use, each once.
 
-    Those are the ones that its methods name, directly or through a module, those that these name,
+    They are the ones that its methods name, directly or through a module, the ones that these name,
     and all tasks of the module that it is defined in.
     """
     tasks: dict[int, Task[..., Any]] = {}

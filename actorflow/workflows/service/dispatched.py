@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine import bodies
-from actorflow.engine.kind import Message, NewTask, Options, Outcome, Status, TaskEnded
+from actorflow.engine.kind import (
+    ENDED,
+    Message,
+    NewTask,
+    Options,
+    Outcome,
+    Outgoing,
+    Status,
+    TaskEnded,
+    TaskStarted,
+)
+from actorflow.engine.kinds.lane import BEGIN, LANE
+from actorflow.runtime.errors import BadOption
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.service.names import DISPATCHED
 from actorflow.workflows.service.outgoing import task_body
@@ -39,25 +51,92 @@ class DispatchedKind:
         """Return a state as bytes."""
         return bodies.encode(state)
 
+    def cancel(self, target: Any) -> dict[str, Any]:
+        """Return the message that ends it: it leaves its lane.
+
+        Raises:
+            BadOption: a part of it was meant.
+
+        """
+        if target is not None:
+            msg = "an execution of kind 'dispatched' can only be cancelled as a whole"
+            raise BadOption(msg)
+        return {"do": "cancel"}
+
+    def is_cancel(self, body: Any) -> bool:
+        """Return whether a message means nothing to one that has ended."""
+        return type(body) is dict and body.get("do") in ("cancel", BEGIN["do"])
+
+    def farewell(self, state: bytes | None) -> list[Outgoing]:
+        """Return the messages to others when it is ended without a run."""
+        return _leaves(self.decode(state), "")
+
     def run(self, context: Context, state: Any, batch: Sequence[Envelope]) -> Outcome:
         """Hand out the task, or end with its end."""
-        outcome = Outcome(state=state)
+        outcome = Outcome(state=None if state is None else dict(state))
         for each in batch:
             match each:
-                case Message(body={"tasker": str(tasker), "work": str(work), "input": given}):
+                case Message(body={"tasker": str(tasker), "step": str(step), "input": given}):
                     if outcome.state is None:
-                        outcome.state = {"tasker": tasker, "work": work}
-                        body = task_body(work, given)
-                        # Its id is that of the execution, which names the work.
-                        outcome.tasks.append(NewTask(context.id, tasker, body))
-                case TaskEnded(outcome="ok", value=value):
-                    outcome.status, outcome.result, outcome.error = Status.DONE, value, None
-                case TaskEnded(error=error):
-                    outcome.status, outcome.error = Status.FAILED, error
+                        _take(context, tasker, step, given, each.body, outcome)
+                case Message(body={"do": "begin"}):
+                    _begin(context, outcome)
+                case Message(body={"do": "cancel"}):
+                    outcome.status = Status.CANCELLED
+                case TaskStarted():
+                    _tell_start(context, outcome)
+                case TaskEnded():
+                    _end(each, outcome)
                 case _:
                     raise MessageRefused(f"{each!r:.100} refused: it only has a task done")
         if outcome.state is None:
             raise MessageRefused(f"{context.id!r} has no task: dispatch one in a workflow")
-        if outcome.status is Status.DONE:
+        if outcome.status in ENDED:
             outcome.tasks = []
+            outcome.messages += _leaves(outcome.state, context.id)
         return outcome
+
+
+def _take(  # noqa: PLR0917 - what a message has
+    context: Context, tasker: str, step: str, given: Any, body: dict[str, Any], outcome: Outcome
+) -> None:
+    """Take the task; hand it out, or enter its lane."""
+    outcome.state = {"tasker": tasker, "step": step}
+    lane = body.get("lane")
+    if lane is None:
+        # Its id is that of the execution, which names the step.
+        outcome.tasks.append(NewTask(context.id, tasker, task_body(step, given)))
+        return
+    outcome.state |= {"lane": lane["to"], "id": context.id, "input": given, "tells": body["tells"]}
+    outcome.messages.append(Outgoing(lane["to"], {**lane["body"], "enter": context.id}, LANE))
+
+
+def _begin(context: Context, outcome: Outcome) -> None:
+    state = outcome.state
+    if state is not None and "input" in state:
+        body = task_body(state["step"], state.pop("input"))
+        tells = state["tells"]
+        outcome.tasks.append(NewTask(context.id, state["tasker"], body, tell_start=tells))
+
+
+def _end(ended: TaskEnded, outcome: Outcome) -> None:
+    if ended.ok:
+        outcome.status, outcome.result, outcome.error = Status.DONE, ended.value, None
+        return
+    # In a lane, it makes room: a retry is another execution.
+    in_lane = outcome.state is not None and "lane" in outcome.state
+    outcome.status = Status.FAILED if in_lane else Status.STUCK
+    outcome.error = ended.error
+
+
+def _tell_start(context: Context, outcome: Outcome) -> None:
+    if context.parent is not None:
+        told = {"do": "started", "step": context.id}
+        outcome.messages.append(Outgoing(context.parent, told))
+
+
+def _leaves(state: Any, execution: str) -> list[Outgoing]:
+    """Return what tells the lane of a task that it has ended."""
+    if state is None or "lane" not in state:
+        return []
+    return [Outgoing(state["lane"], {"leave": state.get("id", execution)})]

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import threading
 import uuid
 from collections.abc import Iterable
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from actorflow.engine.errors import KindMismatch
-from actorflow.engine.identifiers import check_id
+from actorflow.behaviours.adapt import Base
+from actorflow.behaviours.arguments import choice, number
+from actorflow.behaviours.behaviour import Behaviour
+from actorflow.engine.errors import ExecutionExists, KindMismatch
+from actorflow.engine.ids import check_id
+from actorflow.engine.kinds.lane import LANE, Lane
+from actorflow.engine.stores.protocol import NewExecution
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
+from actorflow.runtime.log import log
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
-from actorflow.workflows.agent.jobs import Queue
+from actorflow.workflows.agent.jobs import AgentQueue
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow
-from actorflow.workflows.frames.properties import capture
-from actorflow.workflows.lease import LEASE, check_lease
-from actorflow.workflows.place import ENVIRONMENT, check_place
-from actorflow.workflows.remote import RemoteWorkflow
+from actorflow.workflows.nondeterminism import impurities
+from actorflow.workflows.remote import (
+    ENVIRONMENT,
+    LEASE,
+    RemoteWorkflow,
+    check_lease,
+    check_place,
+)
 from actorflow.workflows.service.discovery import found_in
 from actorflow.workflows.service.dispatched import DispatchedKind
 from actorflow.workflows.service.handle import WorkflowHandle
@@ -29,45 +41,59 @@ from actorflow.workflows.service.inbox import EventInbox
 from actorflow.workflows.service.incoming import start_body
 from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.service.names import kind_name
-from actorflow.workflows.service.recording import recorded_state
+from actorflow.workflows.service.pure import PureTasks
 from actorflow.workflows.service.remote.agent import Agent
 from actorflow.workflows.service.remote.kind import declare, remote_kind
-from actorflow.workflows.service.stored import read_row
+from actorflow.workflows.service.stored import read_row, recorded_state
 from actorflow.workflows.service.tasks import remote_options, tasker_of
+from actorflow.workflows.suspended.properties import capture
 from actorflow.workflows.task import Task
 from actorflow.workflows.workflow import Workflow, workflow_name
-from behaviours.base import Base, Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from actorflow.engine.engine import Engine
     from actorflow.engine.kind import Status
-    from actorflow.workflows.difference import Difference
+    from actorflow.workflows.code_errors import Difference
 
 __all__ = ["Workflows"]
 
 R = TypeVar("R")
 
 
+class _Begin(NamedTuple):
+    """What starts an instance."""
+
+    kind: WorkflowKind
+    id: str
+    body: dict[str, Any]
+    parent: NewExecution | None = None
+    """Its lane."""
+    to_parent: Sequence[Any] = ()
+    refuses: bool = False
+    """Whether an instance of that id is an error."""
+
+
 class Workflows:
     """The workflows of an engine. Thread-safe.
 
     Register classes before `engine.resume()`, or the first start: instances whose class is missing
-    wait for it, and so do works whose task is missing.
+    wait for it, and so do steps whose task is missing.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._core = engine.core
-        self._decider = Decider()
+        self._parts = engine.parts
+        self._decider = Decider(strict=True)
         self.agent = Agent(engine)
         """Hands out decisions and tasks to workers of other languages."""
         self._lock = threading.RLock()
         self._kinds: dict[str, WorkflowKind] = {}
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._pure = PureTasks(self._tasks, self._parts.tasks.is_paused)
         self._fronts: list[Any] = []
-        self._core.register(DispatchedKind())
+        self._parts.register(DispatchedKind())
 
     # Registering.
 
@@ -75,7 +101,9 @@ class Workflows:
         """Make workflows and tasks known.
 
         With a class come the tasks and workflows that its methods name, and the tasks of its
-        module. Registering something twice changes nothing. `start` registers the class as well.
+        module. Registering something twice changes nothing. A class or task that was defined again
+        at the top level of its module, as by running a cell of a notebook again, replaces the one
+        before. `start` registers the class as well.
 
         Args:
             *code: classes and tasks.
@@ -104,7 +132,12 @@ class Workflows:
         name = workflow_name(cls)
         with self._lock:
             known = self._kinds.get(name)
+            if known is not None and known.cls is not cls and _defined_again(known.cls, cls):
+                known.cls = cls
+                known.definitions = -1
             if known is not None and known.cls is cls:
+                if known.definitions != Task.definitions:
+                    self._register_found_in(known)
                 if inbox is not None:
                     raise BadOption(
                         f"{name} is registered already: register({name}, inbox=...) before it is "
@@ -118,17 +151,26 @@ class Workflows:
                 )
             kind = self._kind(cls, inbox)
             self._kinds[name] = kind
-            tasks, classes = ([], []) if issubclass(cls, RemoteWorkflow) else found_in(cls)
+            for impurity in () if issubclass(cls, RemoteWorkflow) else impurities(cls):
+                log.warning(str(impurity), workflow=name)
             try:
-                for task in tasks:
-                    self._register_task(task)
-                for other in classes:
-                    self._register_class(other)
-                self._core.register(kind)
+                self._register_found_in(kind)
+                self._parts.register(kind)
             except BaseException:
                 del self._kinds[name]
                 raise
             return kind
+
+    def _register_found_in(self, kind: WorkflowKind) -> None:
+        """Register the tasks and workflows that a class names. Under the lock."""
+        kind.definitions = Task.definitions
+        if issubclass(kind.cls, RemoteWorkflow):
+            return
+        tasks, classes = found_in(kind.cls)
+        for task in tasks:
+            self._register_task(task)
+        for other in classes:
+            self._register_class(other)
 
     def _kind(self, cls: type[Workflow[Any]], inbox: Callable[[], Any] | None) -> WorkflowKind:
         if not issubclass(cls, RemoteWorkflow):
@@ -136,10 +178,12 @@ class Workflows:
                 cls,
                 self._decider,
                 inbox=inbox,
-                look=self._core.store.execution,
-                has_code=self._core.ownership.has_code,
+                look=self._parts.store.execution,
+                has_code=self._parts.ownership.has_code,
+                pure=self._pure,
+                store=str(getattr(self._parts.store, "path", "STORE")),
             )
-        kind = remote_kind(cls, inbox, look=self._core.store.execution)
+        kind = remote_kind(cls, inbox, look=self._parts.store.execution)
         self.agent.add_workflow(kind, _queue_of(cls), cls._actorflow_lease)
         return kind
 
@@ -161,8 +205,8 @@ class Workflows:
         Args:
             name: of the workflow, there and here.
             lang: the language, by which workers ask for jobs.
-            env: the environment, by which they ask, too.
-            tasks: names of tasks in that language. Declare those that need options, or another
+            env: the environment; workers also ask by it.
+            tasks: names of tasks in that language. Declare tasks that need options, or another
                 language, by `task(lang=...)`.
             inbox: as for `register`.
             lease: seconds that a worker has for its next request about a decision or a task.
@@ -190,7 +234,7 @@ class Workflows:
 
         """
         check_lease(lease)
-        queue = Queue(check_place(env, "env", "test"), check_place(lang, "lang", "javascript"))
+        queue = AgentQueue(check_place(env, "env", "test"), check_place(lang, "lang", "javascript"))
         for name in [check_id(each, "a task") for each in names]:
             self.agent.add_task(name, queue, lease, {})
 
@@ -199,6 +243,9 @@ class Workflows:
             known = self._tasks.get(task.name)
             if known is task:
                 return
+            if known is not None and _defined_again(known.function, task.function):
+                self._replace_task(known, task)
+                return
             if known is not None:
                 raise BadOption(
                     f"there is a task {task.name!r} already, in {known.function.__module__}: give "
@@ -206,16 +253,30 @@ class Workflows:
                 )
             lang, env = task.options.lang, task.options.env
             if lang is not None:
-                name, queue = check_id(task.name, "a task"), Queue(env, lang)
+                name, queue = check_id(task.name, "a task"), AgentQueue(env, lang)
                 lease = LEASE if task.options.lease is None else task.options.lease
                 self.agent.add_task(name, queue, lease, remote_options(task))
                 self._tasks[task.name] = task
                 return
-            do, options, front = tasker_of(task, self._core.worker_clock)
-            self._core.board.register(check_id(task.name, "a task"), do, options)
+            do, options, front = tasker_of(task, self._parts.worker_clock)
+            self._parts.tasks.register(check_id(task.name, "a task"), do, options)
             self._tasks[task.name] = task
             if front is not None:
                 self._fronts.append(front)
+
+    def _replace_task(self, known: Task[..., Any], task: Task[..., Any]) -> None:
+        """Let the tasker of a task call a function that was defined again. Under the lock."""
+        options = task.options
+        elsewhere = options.executor == "process" or (options.batch, options.lang) != (None, None)
+        if elsewhere or _place_of(known) != _place_of(task):
+            raise BadOption(
+                f"the task {task.name!r} was defined again with {_place_of(task)}, before with "
+                f"{_place_of(known)}: an open engine can replace the function of a task, but not "
+                "where it runs; close the engine and open it again"
+            )
+        do, given, _ = tasker_of(task, self._parts.worker_clock)
+        self._parts.tasks.redefine(task.name, do, given)
+        self._tasks[task.name] = task
 
     # Starting.
 
@@ -225,6 +286,9 @@ class Workflows:
         *,
         id: str | None = None,  # noqa: A002 - as for the other kinds
         inbox: Any = None,
+        at: datetime | float | None = None,
+        lane: Lane | None = None,
+        on_conflict: str = "return",
         connection: Any = None,
     ) -> WorkflowHandle[R]:
         """Start a workflow; return its handle once it is stored.
@@ -236,22 +300,38 @@ class Workflows:
             inbox: a behaviour in front of its events: how they accumulate while it decides. It is
                 not stored: after a restart, start it again with its id, or register the class with
                 one. A behaviour, its class, or a factory.
+            at: when its code begins: an aware `datetime`, or seconds since the epoch. Events that
+                come before are kept.
+            lane: in which it waits until the limits of the lane let its code begin.
+            on_conflict: what happens if there is an instance of that id: "return" its handle (the
+                default), or "refuse", which raises `ExecutionExists`.
             connection: a `psycopg.Connection` whose open transaction this joins: it happens when
                 that commits, and never if it is rolled back. For engines on Postgres.
 
         Raises:
-            NotStorable: a property is no plain data and has no declared type.
-            InvalidWorkflow: it is no workflow.
+            NotStorable: a property is not plain data and has no declared type.
+            InvalidWorkflow: it is not a workflow.
             KindMismatch: the id is that of another kind of execution, or another workflow.
+            ExecutionExists: there is one of that id, and that was to be refused.
 
         """
-        kind, name, body = self._begin(workflow, id, inbox)
+        begin = self._begin(workflow, id, inbox, at=at, lane=lane, on_conflict=on_conflict)
+        kind, name = begin.kind, begin.id
         if connection is not None:
-            self._core.joining.create(connection, name, kind.name, body)
-            return WorkflowHandle(self._engine, kind, name)
-        done = ThreadTicket()
-        self._core.create(name, kind.name, body, done)
-        self._core.wait_for(done, None, workflow)
+            made = self._parts.transactions.create(
+                connection,
+                name,
+                kind.name,
+                begin.body,
+                parent=begin.parent,
+                to_parent=begin.to_parent,
+            )
+        else:
+            done = ThreadTicket()
+            self._create(begin, done)
+            made = bool(self._parts.writer.wait_for(done, None, workflow))
+        if begin.refuses and not made:
+            raise _exists(begin)
         return WorkflowHandle(self._engine, kind, name)
 
     async def astart(
@@ -260,43 +340,75 @@ class Workflows:
         *,
         id: str | None = None,  # noqa: A002 - as for the other kinds
         inbox: Any = None,
+        at: datetime | float | None = None,
+        lane: Lane | None = None,
+        on_conflict: str = "return",
         connection: Any = None,
     ) -> WorkflowHandle[R]:
         """Like `start`, from a task of any event loop."""
         if connection is not None:
             return await asyncio.to_thread(
-                self.start, workflow, id=id, inbox=inbox, connection=connection
-            )
-        kind, name, body = self._begin(workflow, id, inbox)
+                self.start, workflow, id=id, inbox=inbox, at=at, lane=lane,
+                on_conflict=on_conflict, connection=connection,
+            )  # fmt: skip
+        begin = self._begin(workflow, id, inbox, at=at, lane=lane, on_conflict=on_conflict)
         done = AsyncTicket()
-        self._core.create(name, kind.name, body, done)
-        await self._core.await_for(done, None, workflow)
-        return WorkflowHandle(self._engine, kind, name)
+        self._create(begin, done)
+        made = bool(await self._parts.writer.await_for(done, None, workflow))
+        if begin.refuses and not made:
+            raise _exists(begin)
+        return WorkflowHandle(self._engine, begin.kind, begin.id)
+
+    def _create(self, begin: _Begin, done: Any) -> None:
+        sender, kind = self._parts.sender, begin.kind.name
+        if begin.parent is None:
+            sender.create(begin.id, kind, begin.body, done)
+        else:
+            launch = (begin.id, begin.body)
+            sender.create_many([launch], kind, done, begin.parent, begin.to_parent)
 
     def _begin(
-        self, workflow: Any, given: str | None, inbox: Any
-    ) -> tuple[WorkflowKind, str, dict[str, Any]]:
+        self,
+        workflow: Any,
+        given: str | None,
+        inbox: Any,
+        *,
+        at: Any,
+        lane: Any,
+        on_conflict: str,
+    ) -> _Begin:
+        if on_conflict != "return":
+            choice(on_conflict, "on_conflict", ("return", "refuse"), error=BadOption)
+        due = None if at is None else _moment(at)
+        if lane is not None and not isinstance(lane, Lane):
+            raise BadOption(f"lane={lane!r:.80} is not a lane: lane=af.Lane('c-7', concurrency=1)")
         if not isinstance(workflow, Workflow):
             raise InvalidWorkflow(f"{workflow!r:.80} is not a workflow: start(Order('o-1'))")
-        self._core.refuse_if_closed()
+        self._parts.state.require_open()
         if given is None:
             given = f"{workflow_name(type(workflow))}-{uuid.uuid4().hex}"
         name = check_id(given, "a workflow")
-        body = start_body(capture(workflow), inbox=inbox is not None)
+        enters = None if lane is None else {"to": lane.execution, "body": lane.entry(name)}
+        body = start_body(capture(workflow), inbox=inbox is not None, lane=enters, due=due)
         factory = _factory(inbox)
         kind = self._register_class(type(workflow))
-        if factory is not None and kind.add_inbox(name, factory) and self._core.host.find(name):
-            self._core.writer.call(partial(self._core.host.renew, name))
-        return kind, name, body
+        if factory is not None and kind.add_inbox(name, factory) and self._parts.table.find(name):
+            self._parts.writer.call(partial(self._parts.table.renew, name))
+        refuses = on_conflict == "refuse"
+        if lane is None or enters is None:
+            return _Begin(kind, name, body, refuses=refuses)
+        parent = NewExecution(lane.execution, LANE)
+        now = () if due is not None else (enters["body"],)
+        return _Begin(kind, name, body, parent, now, refuses=refuses)
 
     def to_start(
         self, workflow: Workflow[Any], *, tags: Mapping[str, str]
     ) -> tuple[str, dict[str, Any]]:
-        """Return the kind and the first message of an instance that somebody else will start.
+        """Return the kind and the first message of an instance, for a caller that starts it.
 
         Raises:
-            NotStorable: a property is no plain data and has no declared type.
-            InvalidWorkflow: it is no workflow.
+            NotStorable: a property is not plain data and has no declared type.
+            InvalidWorkflow: it is not a workflow.
 
         """
         if not isinstance(workflow, Workflow):
@@ -310,12 +422,12 @@ class Workflows:
         """Return the handle of an instance that was started before.
 
         Raises:
-            UnknownExecution: there is none of that id.
+            UnknownExecution: no instance has that id.
             KindMismatch: it is of another class, or no workflow.
 
         """
         kind = self._register_class(cls)
-        row = self._core.row(id)
+        row = self._parts.row(id)
         if row.kind != kind.name:
             raise KindMismatch(f"execution {id!r} is of kind {row.kind!r}, not {kind.name!r}")
         return WorkflowHandle(self._engine, kind, id)
@@ -329,7 +441,7 @@ class Workflows:
     ) -> Iterator[WorkflowHandle[R]]:
         """Yield the handles of the instances of a class, in the order of their ids.
 
-        With `tags`, only those that have all of these.
+        With `tags`, only instances that have all of these.
         """
         kind = self._register_class(cls)
         for found in self._engine.executions(kind=kind.name, status=status, tags=tags):
@@ -350,11 +462,11 @@ class Workflows:
         Raises:
             BadOption: the history cannot be read, or no class of that name is registered.
             KindMismatch: it is the history of another workflow.
-            UnknownExecution: there is none of that id.
+            UnknownExecution: no instance has that id.
 
         """
         if isinstance(history, str):
-            row = self._core.row(history)
+            row = self._parts.row(history)
             if row.state is None or not row.kind.startswith(kind_name("")):
                 raise KindMismatch(f"execution {history!r} is not a workflow that has begun")
             state = read_row(row).instance
@@ -391,9 +503,46 @@ class Workflows:
             front.worker.stop(drain=False, timeout=None)
 
 
-def _queue_of(cls: type[RemoteWorkflow[Any]]) -> Queue:
+def _exists(begin: _Begin) -> ExecutionExists:
+    return ExecutionExists(
+        f"there is a workflow {begin.id!r} already: choose another id, or "
+        f"workflows.get({begin.kind.workflow}, {begin.id!r})"
+    )
+
+
+def _moment(at: Any) -> float:
+    """Return when an instance is to begin.
+
+    Raises:
+        BadOption: it is not a point in time.
+
+    """
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise BadOption(f"at={at} has no time zone: use `at.astimezone()`")
+        return at.timestamp()
+    return number(at, "at", "at=time.time() + 60", error=BadOption)
+
+
+def _queue_of(cls: type[RemoteWorkflow[Any]]) -> AgentQueue:
     """Return where workers look for the decisions of a workflow."""
-    return Queue(cls._actorflow_env, cls._actorflow_lang)
+    return AgentQueue(cls._actorflow_env, cls._actorflow_lang)
+
+
+def _place_of(task: Task[..., Any]) -> str:
+    """Return where and how a task runs, as text."""
+    options = task.options
+    place = {
+        each: getattr(options, each) for each in ("executor", "batch", "concurrency", "lang", "env")
+    }
+    return f"async={inspect.iscoroutinefunction(task.function)}, {place}"
+
+
+def _defined_again(before: Any, after: Any) -> bool:
+    """Return whether the same place of a module was executed again, as a cell of a notebook."""
+    if before.__module__ != after.__module__ or before.__qualname__ != after.__qualname__:
+        return False
+    return "<locals>" not in before.__qualname__
 
 
 def _is_class(each: Any) -> bool:
@@ -401,21 +550,21 @@ def _is_class(each: Any) -> bool:
 
 
 def _check_class(cls: Any) -> None:
-    """Refuse what has no instances.
+    """Refuse anything but a workflow class.
 
     Raises:
-        InvalidWorkflow: it is no class of workflows, or has no `handle`.
+        InvalidWorkflow: it is not a workflow class, or has no `handle`.
 
     """
     if not _is_class(cls) or cls.handle is Workflow.handle:
         raise InvalidWorkflow(
-            f"{cls!r:.80} is not a class of workflows with a `handle`: give one, as in "
+            f"{cls!r:.80} is not a workflow class with a `handle`: give one, as in "
             "workflows.get(Order, 'o-1')"
         )
 
 
 def _factory(inbox: Any) -> Callable[[], Any] | None:
-    """Return what makes the inbox each time that an instance comes to life.
+    """Return the factory of the inbox, called each time that an instance is loaded.
 
     Raises:
         BadOption, BadBehaviour: it cannot be one.

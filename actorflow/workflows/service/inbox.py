@@ -10,21 +10,22 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.adapt import adapt, refuse_preempting
+from actorflow.behaviours.behaviour import Behaviour, Item, Reason
 from actorflow.runtime.errors import BadOption
+from actorflow.workflows.inbox import Turns
 from actorflow.workflows.service.incoming import event_of
-from actorflow.workflows.turns import Turns
-from behaviours.base import Behaviour, Item, Reason, adapt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from behaviours.base import Fate, Refusal, Tally
+    from actorflow.behaviours.behaviour import Fate, MessageOutcome, Refusal, Tally
 
 __all__ = ["EventInbox"]
 
 
 class EventInbox(Behaviour):
-    """A queue for all that is no event, beside a behaviour for events.
+    """A behaviour for events, and a queue for all other messages.
 
     Args:
         inner: a behaviour of `Event`s: a class or a factory.
@@ -37,6 +38,7 @@ class EventInbox(Behaviour):
         super().__init__()
         self._inner = adapt(inner)
         given = self._inner.traits
+        refuse_preempting(self._inner, "the inbox of a workflow (see af.Interrupt)", BadOption)
         if given.blocks:
             raise BadOption(
                 "inbox: when_full='block' makes senders wait, but events are stored before they "
@@ -53,7 +55,7 @@ class EventInbox(Behaviour):
         self._others: list[Any] = []
         self._ripe = not given.timed
         self._tickets: dict[int, Item] = {}
-        """Of a behaviour that cannot hold items itself: the item of each event it holds."""
+        """The item of each held event, if the behaviour cannot hold items itself."""
 
     def __repr__(self) -> str:
         return f"EventInbox({self._inner!r})"
@@ -67,16 +69,16 @@ class EventInbox(Behaviour):
         return self._turns is not None
 
     def hold_while(self, is_held: Callable[[], bool]) -> None:
-        """Hold events back as long as that is so. Once, before anything is added.
+        """Hold events back as long as `is_held` returns true. Called once, before the first event.
 
-        It is asked again after each run, and after whatever else arrives.
+        The function is called again after each run and after each message.
         """
         self._is_held = is_held
         self._ripe = False
         self.traits = replace(self.traits, timed=True)
 
     def add(self, message: Any) -> None:
-        """Accumulate one envelope. Costs what the inner behaviour costs."""
+        """Accumulate one envelope, at the cost of the inner behaviour."""
         wrapped = type(message) is Item
         event = event_of(message.message if wrapped else message)
         if event is None or (self._turns is not None and not self._turns.waits(event)):
@@ -93,8 +95,8 @@ class EventInbox(Behaviour):
         """Accumulate many envelopes that arrived at these times."""
         return Behaviour.extend_at(self, messages, times)
 
-    def take(self, limit: int | None = None) -> Any:
-        """Hand over all that is no event, and the events that may leave."""
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
+        """Hand over the events that may leave, and all other messages."""
         batch, self._others = self._others, []
         if len(self._inner) and self._ripe:
             payload = self._inner.take()
@@ -103,11 +105,11 @@ class EventInbox(Behaviour):
         return batch
 
     def _wrapped(self, events: list[Any]) -> list[Any]:
-        """Return events with the tickets of those that they were."""
+        """Return events with the tickets of the original ones."""
         tickets = self._tickets
         found = [tickets.pop(id(each)) if id(each) in tickets else each for each in events]
         if not len(self._inner) and tickets and found:
-            # What has been made of several leaves with the first.
+            # An event merged from several leaves with the ticket of the first.
             given = found[0] if type(found[0]) is Item else Item(found[0])
             rest = tuple(ticket for item in tickets.values() for ticket in item.tickets)
             found[0] = Item(given.message, (*given.tickets, *rest), given.born)
@@ -124,7 +126,7 @@ class EventInbox(Behaviour):
         return event is None or self._inner.grows(event)
 
     def ready_at(self, now: float) -> float:
-        """Pass the time on; what is no event may leave at once."""
+        """Pass the time on; messages other than events may leave at once."""
         inner = self._inner.ready_at(now)
         if self._is_held is not None and len(self._inner) and self._is_held():
             inner = inf
@@ -142,12 +144,16 @@ class EventInbox(Behaviour):
         return ()
 
     def purge(self) -> None:
-        """Make the inner behaviour drop what has expired."""
+        """Make the inner behaviour drop its expired messages."""
         self._inner.purge()
 
-    def observe(self, size: int, took: float) -> None:
-        """Pass on how long the run took."""
-        self._inner.observe(size, took)
+    def done(self, batch: Sequence[Any], took: float, outcomes: Sequence[MessageOutcome]) -> None:
+        """Pass on what happened to the events of a batch."""
+        found = [(event_of(each), outcome) for each, outcome in zip(batch, outcomes, strict=True)]
+        known = [(event, outcome) for event, outcome in found if event is not None]
+        if known:
+            events, ends = zip(*known, strict=True)
+            self._inner.done(events, took, ends)
 
     def flush(self) -> None:
         """Make the inner behaviour stop waiting for more."""

@@ -16,12 +16,14 @@ from actorflow.engine.envelopes import (
     TaskStarted,
     TimerFired,
 )
-from actorflow.workflows.agent.answers import read_answer
+from actorflow.engine.kind import Status
+from actorflow.workflows.agent.wire import read_answer
 from actorflow.workflows.errors import MessageRefused
+from actorflow.workflows.inbox import SentEvent
 from actorflow.workflows.instance import messages as m
-from actorflow.workflows.instance.state import WorkState, WorkType, encode
-from actorflow.workflows.interrupt import SentEvent
-from actorflow.workflows.service.names import decision_of, is_decision, work_and_attempt
+from actorflow.workflows.instance.state import StepState, StepType, encode
+from actorflow.workflows.service import names
+from actorflow.workflows.service.names import decision_of, is_decision, read_step_id
 from actorflow.workflows.wait import Event
 
 if TYPE_CHECKING:
@@ -48,18 +50,39 @@ GO_ON = {"do": "go on"}
 """A message to itself: a decision is left to be taken."""
 
 _CONTROLS: dict[str, Callable[[float], m.Received]] = {
+    "begin": m.Begin,
     "pause": m.Pause,
     "resume": m.Resume,
     "kill": m.Kill,
+    "cancel": m.CancelAll,
 }
+_EVENT_FIELDS = frozenset(("event", "data", "id"))
 _ON_WORKS = ("retry", "cancel", "rewind")
 
 
 def start_body(
-    properties: dict[str, Any], *, inbox: bool = False, tags: dict[str, str] | None = None
+    properties: dict[str, Any],
+    *,
+    inbox: bool = False,
+    tags: dict[str, str] | None = None,
+    lane: dict[str, Any] | None = None,
+    due: float | None = None,
 ) -> dict[str, Any]:
-    """Return the first message to an execution."""
+    """Return the first message to an execution.
+
+    Args:
+        properties: the first ones.
+        inbox: whether it has a behaviour of its own in front of its events.
+        tags: what it can be found by.
+        lane: which lets it begin: `to` whom, when it is `due`, the message `body` is sent.
+        due: when it begins, or enters its lane; at once, if not given.
+
+    """
     start: dict[str, Any] = {"properties": properties}
+    if lane is not None:
+        start["lane"] = lane
+    if due is not None:
+        start["due"] = due
     if tags:
         start["tags"] = tags
     if inbox:
@@ -68,24 +91,24 @@ def start_body(
 
 
 def fork_body(
-    of: str, work: str, state: InstanceState, tags: dict[str, Any], *, inbox: bool = False
+    of: str, step: str, state: InstanceState, tags: dict[str, Any], *, inbox: bool = False
 ) -> dict[str, Any]:
     """Return the first message to an execution that goes on from the past of another."""
-    fork = {"of": of, "work": work, "state": encode(state)}
+    fork = {"of": of, "step": step, "state": encode(state)}
     return {"start": {**start_body({}, inbox=inbox, tags=tags)["start"], "fork": fork}}
 
 
 def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]:
-    """Return the message that an event is; `asked` names the answer that somebody waits for."""
+    """Return the message for an event; `asked` names the answer that a caller waits for."""
     body = {"event": name, "data": data}
     if asked is not None:
         body["id"] = asked
     return body
 
 
-def control_body(verb: str, work: str | None = None) -> dict[str, Any]:
+def control_body(verb: str, step: str | None = None) -> dict[str, Any]:
     """Return the message that steers an instance."""
-    return {"do": verb} if work is None else {"do": verb, "work": work}
+    return {"do": verb} if step is None else {"do": verb, "step": step}
 
 
 def event_of(envelope: Any) -> SentEvent | None:
@@ -105,8 +128,10 @@ class Start(Struct):
     properties: dict[str, Any]
     inbox: bool = False
     tags: dict[str, Any] = {}
+    lane: dict[str, Any] | None = None
+    due: float | None = None
     fork: dict[str, Any] | None = None
-    """Of which instance it is a fork (`of`), before which `work`, and its `state`."""
+    """The instance that it was forked from (`of`), the `step` before which, and its `state`."""
 
 
 class Incoming(Struct):
@@ -116,27 +141,29 @@ class Incoming(Struct):
     received: list[m.Received] = []
     notes: list[dict[str, Any]] = []
     """For the history."""
+    due: bool = False
+    """Whether the moment has come at which it is to begin."""
 
 
-def read_batch(
-    execution: str, instance: Instance | None, batch: Sequence[Any], now: float
-) -> Incoming:
+def read_batch(instance: Instance | None, batch: Sequence[Any], now: float) -> Incoming:
     """Return what an instance receives.
 
     Args:
-        execution: its id.
         instance: `None` if it has not begun.
         batch: envelopes, and events from an inbox.
         now: when an event happened that an inbox has made of others.
 
     Raises:
-        MessageRefused: one of them is no message to a workflow.
+        MessageRefused: one of them is not a message to a workflow.
 
     """
     found = Incoming()
     through_inbox = False
+    run = 0 if instance is None else instance.state.run
     for each in batch:
-        _read(execution, instance, each, now, found)
+        if run and _is_of_earlier_run(each, run):
+            continue
+        _read(instance, each, now, found)
         through_inbox = through_inbox or isinstance(each, Event)
     if through_inbox:
         found.received = _in_order(found.received)
@@ -144,7 +171,7 @@ def read_batch(
 
 
 def _in_order(received: list[m.Received]) -> list[m.Received]:
-    """Return what came through an inbox, by time; events in the order that the inbox gives them.
+    """Return messages from an inbox by time; events stay in the order of the inbox.
 
     A behaviour may have held events back, or changed their order.
     """
@@ -159,32 +186,39 @@ def _in_order(received: list[m.Received]) -> list[m.Received]:
     return sorted(ordered, key=lambda each: each.at)
 
 
-def _read(
-    execution: str, instance: Instance | None, each: Any, now: float, found: Incoming
-) -> None:
+def _read(instance: Instance | None, each: Any, now: float, found: Incoming) -> None:
     if type(each) is TaskEnded and not is_decision(each.task):  # as most are
-        found.received.append(_task_ended(execution, each))
+        found.received.append(_task_ended(each))
         return
     match each:
         case Event():
             found.received.append(_event(each, now))
         case Message():
             _message(instance, each, found)
+        case TimerFired(timer=names.START_TIMER):
+            found.due = True
         case TimerFired():
             found.received.append(_fired(each))
         case TaskStarted():
-            work, attempt = work_and_attempt(execution, each.task)
-            found.received.append(m.Started(each.at, work, attempt))
+            step, attempt, _ = read_step_id(each.task)
+            found.received.append(m.Started(each.at, step, attempt))
         case TaskEnded():
             found.received.append(_decided(each))
         case ChildEnded():
-            _child(execution, instance, each, found)
+            _child(instance, each, found)
         case ChildResumed():
-            work, attempt = work_and_attempt(execution, each.child)
-            found.received.append(m.Stalled(each.at, work, None, attempt))
-            found.notes.append({"type": "child resumed", "at": each.at, "work": work})
+            step, attempt, _ = read_step_id(each.child)
+            found.received.append(m.Stalled(each.at, step, None, attempt))
+            found.notes.append({"type": "child resumed", "at": each.at, "step": step})
         case _:
             raise MessageRefused(f"{each!r:.100} refused: an inbox must hand over events")
+
+
+def _is_of_earlier_run(each: Any, run: int) -> bool:
+    """Return whether it is about a task or child that an earlier run has begun."""
+    if isinstance(each, (TaskStarted, TaskEnded)):
+        return not is_decision(each.task) and read_step_id(each.task).run != run
+    return isinstance(each, (ChildEnded, ChildResumed)) and read_step_id(each.child).run != run
 
 
 def _fired(fired: TimerFired) -> m.Received:
@@ -202,34 +236,46 @@ def _decided(ended: TaskEnded) -> m.Received:
     return m.DecisionBroken(ended.at, uuid, modified=False, error=error)
 
 
-def _task_ended(execution: str, ended: TaskEnded) -> m.Received:
-    work, attempt = work_and_attempt(execution, ended.task)
+def _task_ended(ended: TaskEnded) -> m.Received:
+    step, attempt, _ = read_step_id(ended.task)
     if ended.ok:
-        return m.Succeeded(ended.at, work, ended.value, attempt)
-    return m.Failed(ended.at, work, _error(ended.error, ended.outcome), attempt)
+        return m.Succeeded(ended.at, step, ended.value, attempt)
+    return m.Failed(ended.at, step, _error(ended.error, ended.outcome), attempt)
 
 
 def _event(event: Event, now: float) -> m.Event:
     if isinstance(event, SentEvent):
         asked = UNSET if event.asked is None else event.asked
         at = now if event.at is None else event.at
-        return m.Event(at, event.name, event.data, asked, event.interrupts)
+        return m.Event(at, event.name, event.data, asked, event.interrupts, event.undoes)
     return m.Event(now, event.name, event.data)
 
 
 def check_message(body: Any) -> None:
-    """Refuse what can be no message to a workflow.
+    """Refuse a body that is not a message to a workflow.
 
     Raises:
-        MessageRefused: it is none.
+        MessageRefused: it is not one.
 
     """
     if type(body) is dict:
         event = body.get("event")
-        if (type(event) is str and event) or type(body.get("start")) is dict:
+        if type(body.get("start")) is dict:
             return
+        if type(event) is str and event:
+            more = body.keys() - _EVENT_FIELDS
+            if not more:
+                return
+            raise MessageRefused(
+                f"{body!r:.100} refused: the data of an event belongs into 'data', not beside it: "
+                f"{{'event': {event!r}, 'data': {{{min(more)!r}: ...}}}}"
+            )
         verb = body.get("do")
         if type(verb) is str and (verb in _CONTROLS or verb in _ON_WORKS or verb == GO_ON["do"]):
+            return
+        if verb == "started" and type(body.get("step")) is str:
+            return
+        if verb == "discard" and type(body.get("number")) is int:
             return
     raise MessageRefused(
         f"{body!r:.100} refused: a message to a workflow is an event or a verb, such as "
@@ -251,51 +297,64 @@ def _message(instance: Instance | None, message: Message, found: Incoming) -> No
                 given["properties"],
                 inbox=bool(given.get("inbox")),
                 tags=given.get("tags", {}),
+                lane=given.get("lane"),
+                due=given.get("due"),
                 fork=given.get("fork"),
             )
-    elif verb in _CONTROLS:
+    elif verb in _CONTROLS and not (verb == "cancel" and "step" in body):
         found.received.append(_CONTROLS[verb](message.at))
         found.notes.append({"type": verb, "at": message.at})
+    elif verb == "started" and type(body.get("step")) is str:
+        step, attempt, _ = read_step_id(body["step"])
+        found.received.append(m.Started(message.at, step, attempt))
+    elif verb == "discard" and type(body.get("number")) is int:
+        found.received.append(m.Discard(message.at, body["number"]))
+        found.notes.append({"type": verb, "at": message.at, "number": body["number"]})
     elif verb in _ON_WORKS:
-        _on_works(instance, verb, body.get("work"), message.at, found)
+        _on_steps(instance, verb, body.get("step"), message.at, found)
     else:
         check_message(body)
 
 
-def _on_works(instance: Instance | None, verb: str, work: Any, at: float, found: Incoming) -> None:
+def _on_steps(instance: Instance | None, verb: str, step: Any, at: float, found: Incoming) -> None:
     statuses = [] if instance is None else instance.state.statuses
     if verb == "retry":
-        works = [
-            status.work
+        steps = [
+            status.step
             for status in statuses
-            if status.status is WorkState.FAILED and work in (None, status.work)
+            if status.status is StepState.FAILED and step in (None, status.step)
         ]
-        found.received += [m.Retry(at, each) for each in works]
+        found.received += [m.Retry(at, each) for each in steps]
     elif verb == "rewind":
-        works = [status.work for status in statuses if status.work == work]
-        found.received += [m.Rewind(at, each) for each in works]
+        steps = [status.step for status in statuses if status.step == step]
+        found.received += [m.Rewind(at, each) for each in steps]
     else:
-        works = [
-            status.work
+        steps = [
+            status.step
             for status in statuses
-            if status.status is WorkState.SCHEDULED and status.work == work
+            if status.status is StepState.SCHEDULED and status.step == step
         ]
-        found.received += [m.Cancel(at, each) for each in works]
-    found.notes.append({"type": verb, "at": at, "works": works})
+        found.received += [m.Cancel(at, each) for each in steps]
+    found.notes.append({"type": verb, "at": at, "steps": steps})
 
 
-def _child(execution: str, instance: Instance | None, ended: ChildEnded, found: Incoming) -> None:
-    work, attempt = work_and_attempt(execution, ended.child)
-    status = None if instance is None else instance.status(work)
-    if ended.status == "done":
-        found.received.append(m.Succeeded(ended.at, work, ended.result, attempt))
-    elif ended.status == "failed" and status is not None and status.type is WorkType.FLOW:
+def _child(instance: Instance | None, ended: ChildEnded, found: Incoming) -> None:
+    step, attempt, _ = read_step_id(ended.child)
+    status = None if instance is None else instance.status(step)
+    if ended.status == Status.FAILED:
         error = _error(ended.error, ended.status)
-        found.received.append(m.Stalled(ended.at, work, error, attempt))
-        found.notes.append({"type": "child failed", "at": ended.at, "work": work})
+        if status is not None and status.type is StepType.FLOW:
+            error |= {"name": "WorkflowFailed", "data": ended.result}
+        found.received.append(m.Failed(ended.at, step, error, attempt))
+    elif ended.status == Status.DONE:
+        found.received.append(m.Succeeded(ended.at, step, ended.result, attempt))
+    elif ended.status == Status.STUCK and status is not None and status.type is StepType.FLOW:
+        error = _error(ended.error, ended.status)
+        found.received.append(m.Stalled(ended.at, step, error, attempt))
+        found.notes.append({"type": "child stuck", "at": ended.at, "step": step})
     else:
         error = _error(ended.error, ended.status)
-        found.received.append(m.Failed(ended.at, work, error, attempt))
+        found.received.append(m.Failed(ended.at, step, error, attempt))
 
 
 def _error(error: Failure | None, outcome: str) -> dict[str, Any]:

@@ -9,27 +9,29 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET
 
+from actorflow.behaviours.errors import Rejected
 from actorflow.engine.errors import CodeElsewhere
-from actorflow.engine.execution.watching import Waiters
-from actorflow.engine.kind import Options
+from actorflow.engine.executions.waiters import Waiters
+from actorflow.engine.kind import ENDED, Options, Outgoing, SetTimer
+from actorflow.engine.kinds.lane import BEGIN, LANE
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.log import log
-from actorflow.workflows.errors import MessageRefused
-from actorflow.workflows.instance import messages as m
-from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import BROKEN_MODES, WorkStatus, WorkType, decode
-from actorflow.workflows.service.holding import Holding
+from actorflow.workflows.instance.state import StepState
+from actorflow.workflows.service.busy_instances import BusyInstances
 from actorflow.workflows.service.incoming import check_message, control_body, read_batch
-from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.names import START_TIMER, kind_name, step_id
 from actorflow.workflows.service.outgoing import outcome_of
-from actorflow.workflows.service.stored import CodeVersion, StoredInstance, WorkflowState, read_row
+from actorflow.workflows.service.pure import PureTasks
+from actorflow.workflows.service.run import Decides, InstanceRun
+from actorflow.workflows.service.stored import WorkflowState, read, read_row
+from actorflow.workflows.service.stuck import StuckLog
 from actorflow.workflows.service.view import WorkflowView
 from actorflow.workflows.versions import code_version
+from actorflow.workflows.wait import check_event
 from actorflow.workflows.workflow import Workflow, workflow_name
 
 if TYPE_CHECKING:
@@ -37,9 +39,13 @@ if TYPE_CHECKING:
 
     from actorflow.engine.kind import Addition, Context, NewTask, Outcome
     from actorflow.engine.stores.protocol import Change, ExecutionRow, Store
-    from actorflow.workflows.service.incoming import Incoming, Start
+    from actorflow.workflows.instance import messages as m
+    from actorflow.workflows.instance.instance import Instance
+    from actorflow.workflows.instance.state import (
+        StepStatus,
+    )
 
-__all__ = ["FRAMES", "Decides", "WorkflowKind"]
+__all__ = ["FRAMES", "WorkflowKind"]
 
 FRAMES = 1_000
 """Instances of one class whose code stays in memory between decisions."""
@@ -48,25 +54,13 @@ FRAMES = 1_000
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Decides(Protocol):
-    """Takes decisions, or has them taken elsewhere."""
-
-    def decide(
-        self, cls: type[Workflow[Any]], instance: Instance, *, at: float
-    ) -> m.Received | None:
-        """Return what the instance is to receive; `None` if that comes as a message, later."""
-
-    def forget(self, instance: str) -> None:
-        """Drop what is in memory for the sake of an instance."""
-
-
 def _nobody_has(_code: str) -> bool:
     """Stand for a cluster of one."""
     return False
 
 
 class WorkflowKind:
-    """Runs the instances of one class. Its methods run in whatever thread the engine has.
+    """Runs the instances of one class. Its methods run in threads of the engine.
 
     Args:
         cls: the class.
@@ -77,10 +71,14 @@ class WorkflowKind:
             all of them here.
         look: reads an execution; for inboxes that depend on what an instance is doing.
         has_code: returns whether another worker has this `code`.
+        pure: does the tasks that need no tasker.
+        store: how commands name the store.
 
     """
 
     version = 1
+
+    traced_as = "decision"
 
     def __init__(
         self,
@@ -92,8 +90,12 @@ class WorkflowKind:
         hand_out: Callable[[Instance], NewTask] | None = None,
         look: Callable[[str], ExecutionRow | None] | None = None,
         has_code: Callable[[str], bool] = _nobody_has,
+        pure: PureTasks | None = None,
+        store: str = "STORE",
     ) -> None:
-        self.cls = cls
+        self._cls = cls
+        self.definitions = -1
+        """`Task.definitions` when the tasks that the class names were last looked for."""
         self.workflow = workflow_name(cls)
         self.name = kind_name(self.workflow)
         self.waiters = Waiters()
@@ -101,20 +103,34 @@ class WorkflowKind:
         self._decider = decider
         self._language = language
         self._hand_out = hand_out
-        self._holding = Holding(elsewhere=hand_out is not None, look=look)
+        self._holding = BusyInstances(elsewhere=hand_out is not None, look=look)
         self._inbox = inbox
         self._inboxes: dict[str, Callable[[], Any]] = {}
         self._lock = threading.Lock()
         self._frames: OrderedDict[str, object] = OrderedDict()
         self._version = code_version(cls)
         self._has_code = has_code
+        self._pure = pure or PureTasks({})
+        self._stuck = StuckLog(store)
         self._set_aside: dict[str, str] = {}  # instances, and the code that they wait for
+        self._full: set[str] = set()  # instances that keep as many events as they may
         self._wants_start = cls.on_start is not Workflow.on_start
 
     def __repr__(self) -> str:
         return f"<kind {self.name}>"
 
     # The code.
+
+    @property
+    def cls(self) -> type[Workflow[Any]]:
+        """The class. If another takes its place, the next decisions are taken by that."""
+        return self._cls
+
+    @cls.setter
+    def cls(self, cls: type[Workflow[Any]]) -> None:
+        self._cls = cls
+        self._version = code_version(cls)
+        self._wants_start = cls.on_start is not Workflow.on_start
 
     @property
     def code(self) -> str:
@@ -127,7 +143,7 @@ class WorkflowKind:
     def knows(self, execution: str) -> bool:
         """Return whether an instance may run here: not while it waits for code of another worker.
 
-        If nobody has that code any more, it runs here, and fails where everybody sees it.
+        If no engine has that code any more, it runs here, and fails visibly.
         """
         code = self._set_aside.get(execution)
         if code is None:
@@ -193,23 +209,67 @@ class WorkflowKind:
         stored = read_row(row)
         return WorkflowView(stored, killed=row.status == "cancelled")
 
-    def check_message(self, body: Any) -> None:
-        """Refuse what can be no message to a workflow."""
+    def check_message(self, execution: str, body: Any) -> None:
+        """Refuse a body that is not a message to an instance.
+
+        Raises:
+            MessageRefused: it is not one, or an event that the class does not declare.
+            Rejected: it is an event, and the instance keeps as many as it may.
+
+        """
         check_message(body)
+        name = body.get("event")
+        if name is None:
+            return
+        declared, most = self.cls._actorflow_events, self.cls._actorflow_max_kept  # noqa: SLF001
+        if declared is not None:
+            check_event(self.workflow, declared, name, body.get("data"))
+        names = self.cls._actorflow_kept_names  # noqa: SLF001 - it belongs to this package
+        if execution in self._full and (names is None or name in names):
+            raise Rejected(
+                f"{execution!r} keeps {most:,} events that no wait has taken, as many as its "
+                "max_kept: let it wait for them, discard some, or raise max_kept. If `on_event` "
+                "handles them, name the events that waits take: class "
+                f"{self.cls.__name__}(Workflow, keep_events=['paid']), or keep_events=[] for none"
+            )
 
     def cancel(self, target: Any) -> dict[str, Any]:
-        """Return the message that ends an instance, or stops the work that `target` names."""
-        return control_body("kill") if target is None else control_body("cancel", str(target))
+        """Return the message that cancels an instance, or the step that `target` names.
+
+        Code in other languages is not told: its instances end at once.
+        """
+        if target is not None:
+            return control_body("cancel", str(target))
+        return control_body("cancel" if self._hand_out is None else "kill")
+
+    def farewell(self, state: bytes | None) -> list[Outgoing]:
+        """Return messages to others when an instance is killed: cancels of tasks in lanes."""
+        if state is None or b"lane" not in state:
+            return []
+        instance = read(state).instance
+        return [
+            Outgoing(step_id(instance.id, each.step, each.attempt, instance.run), {"do": "cancel"})
+            for each in instance.statuses
+            if each.lane is not None and each.status is StepState.SCHEDULED and not each.dispatched
+        ]
+
+    def control(self, verb: str) -> dict[str, Any]:
+        """Return the message by which an instance is paused or resumed."""
+        return control_body(verb)
+
+    def is_cancel(self, body: Any) -> bool:
+        """Return whether a message ends an instance, or means nothing to one that has ended."""
+        return type(body) is dict and body.get("do") in ("kill", "cancel", "started", BEGIN["do"])
 
     @property
     def committed(self) -> Callable[[Change], None] | None:
-        """What to call after each commit: nothing while nobody waits inside an execution."""
+        """The function to call after each commit; `None` while no caller waits in an execution."""
         return self.waiters.committed if self.waiters else None
 
     # Running.
 
     def run(self, context: Context, state: WorkflowState, batch: Sequence[Any]) -> Outcome:
-        """Pass a batch to the instance, and take its decisions until there is none."""
+        """Pass a batch to the instance, and take its decisions until none is left."""
         self._claim_frames(context.id, state)
         try:
             outcome = self._run(context, state, batch)
@@ -218,19 +278,27 @@ class WorkflowKind:
             raise
         after: WorkflowState = outcome.state
         ended = after.stored is not None and after.stored.instance.ended
+        kept = 0 if ended or after.instance is None else len(after.instance.kept)
+        if kept >= self.cls._actorflow_max_kept:  # noqa: SLF001 - it belongs to this package
+            self._full.add(context.id)
+        else:
+            self._full.discard(context.id)
         if ended:
             self._holding.forget(context.id)
+            self._stuck.forget(context.id)
         self._keep_frames(context.id, after, ended=ended)
         return outcome
 
     def _run(self, context: Context, state: WorkflowState, batch: Sequence[Any]) -> Outcome:
         stored, instance = state.take()
-        incoming = read_batch(context.id, instance, batch, context.now)
+        incoming = read_batch(instance, batch, context.now)
         before = stored.versions[-1].version if stored and stored.versions else self._version
         foreign = None
         if before != self._version:
             foreign = partial(self._require_code, context.id, before)
-        run = _Run(self.cls, context, self._tells_start, foreign)
+        run = InstanceRun(
+            self.cls, context, self._tells_start, foreign, self._decider, pure=self._pure
+        )
         if instance is None or stored is None:
             stored = run.begin(incoming.start, self.workflow, self._language)
         else:
@@ -238,11 +306,21 @@ class WorkflowKind:
             if stored.inbox and self.quick(context.id):
                 self._warn_of_inbox(context.id)
         run.note_version(stored, self._version)
-        run.receive(incoming)
-        run.decide(self._decider)
+        if incoming.notes:  # somebody has acted
+            self._stuck.forget(context.id)
+        run.receive(incoming, stored)
+        run.decide()
+        run.warn_of_length()
         instance = run.instance
+        stored.instance = instance.state
         stored.tags |= run.tags
-        outcome = outcome_of(instance, run.sent, self._tells_start, self._hand_out)
+        outcome = outcome_of(instance, run.sent, self._tells_start, self._hand_out, run.earlier)
+        if outcome.status not in ENDED:
+            self._stuck.note(instance, outcome.error)
+        if run.due is not None and not instance.state.ended:
+            outcome.timers.append(SetTimer(START_TIMER, run.due))
+        if run.enters is not None:
+            outcome.messages.append(Outgoing(run.enters["to"], run.enters["body"], LANE))
         if run.tags:
             stored.tags = {name: tag for name, tag in stored.tags.items() if tag is not None}
             outcome.tags = texts_of(stored.tags)
@@ -252,7 +330,7 @@ class WorkflowKind:
         self._holding.note(context.id, instance)
         return outcome
 
-    def _tells_start(self, status: WorkStatus) -> bool:
+    def _tells_start(self, status: StepStatus) -> bool:
         """Return whether the instance wants to know when a task or child starts."""
         return self._wants_start or status.timeout is not None
 
@@ -287,6 +365,7 @@ class WorkflowKind:
 
     def ended(self, execution: str) -> None:
         """Forget an instance that was killed."""
+        self._full.discard(execution)
         self._holding.forget(execution)
         self._inboxes.pop(execution, None)
         with self._lock:
@@ -303,201 +382,6 @@ class WorkflowKind:
 
 def _no_inbox() -> Any:
     """Stand for the inbox of an instance that has lost it."""
-    from behaviours import Queue  # noqa: PLC0415 - rare
+    from actorflow.behaviours import Queue  # noqa: PLC0415 - rare
 
     return Queue()
-
-
-class _Run:
-    """One run: the messages of the batch, then decisions."""
-
-    def __init__(
-        self,
-        cls: type[Workflow[Any]],
-        context: Context,
-        tells_start: Callable[[WorkStatus], bool],
-        breaks: Callable[[m.DecisionBroken], None] | None,
-    ) -> None:
-        self.instance: Instance
-        self.sent: list[m.Outgoing] = []
-        self.history: list[dict[str, Any]] = []
-        self.tags: dict[str, Any] = {}
-        self._cls = cls
-        self._context = context
-        self._tells_start = tells_start
-        self._breaks = breaks
-        self._branches = 0
-        self._works = 0
-        self._index = 0
-
-    def begin(self, start: Start | None, workflow: str, language: str) -> StoredInstance:
-        """Begin an instance."""
-        if start is None:
-            raise MessageRefused(
-                f"{self._context.id!r} has not been started: use engine.start({workflow}(...))"
-            )
-        self.tags = dict(start.tags)
-        if start.fork is not None:
-            return self._begin_fork(start, start.fork)
-        self.instance, sent = Instance.start(
-            self._context.id, workflow, start.properties, at=start.at, language=language
-        )
-        self.history.append({"type": "start", "at": start.at, "properties": start.properties})
-        self._note(sent)
-        return StoredInstance(self.instance.state, inbox=start.inbox)
-
-    def _begin_fork(self, start: Start, fork: dict[str, Any]) -> StoredInstance:
-        state, at = decode(fork["state"]), start.at
-        state.decision_triggered_at = at
-        self.go_on(Instance(state))
-        self.history.append({"type": "fork", "at": at, "of": fork["of"], "work": fork["work"]})
-        self._receive([m.Restore(at)])
-        return StoredInstance(state, inbox=start.inbox)
-
-    def note_version(self, stored: StoredInstance, version: str) -> None:
-        """Record which code runs, if it is another than before."""
-        if not stored.versions or stored.versions[-1].version != version:
-            index = len(self.instance.state.executions)
-            seen = CodeVersion(version, self._context.now, index if stored.versions else 0)
-            stored.versions = [*stored.versions, seen]
-            self.history.append({"type": "version", "at": seen.at, "version": version})
-
-    def go_on(self, instance: Instance) -> None:
-        """Go on with an instance."""
-        self.instance = instance
-        state = instance.state
-        self._branches, self._works = len(state.branches), len(state.statuses)
-        self._index = len(state.executions)
-        if state.decision_ongoing:
-            self._index = state.ongoing_index or 0
-
-    def receive(self, incoming: Incoming) -> None:
-        """Take what has arrived."""
-        received = list(incoming.received)
-        for each in incoming.received:
-            if type(each) is m.Succeeded:
-                continue  # as most are
-            if isinstance(each, m.Retry):
-                received += self._starts((each.work,))
-            elif isinstance(each, m.Completed):
-                received += self._children_begun(each)
-            elif isinstance(each, m.DecisionBroken) and self._is_awaited(each.uuid):
-                self._note_broken(each)
-        self.history += incoming.notes
-        if received:
-            self._receive(received)
-
-    def decide(self, decider: Decides) -> None:
-        """Take decisions until there are none here, or the budget is used up."""
-        context, instance = self._context, self.instance
-        taken = 0
-        while instance.state.decision_ongoing and (taken == 0 or context.keep_going()):
-            answer = decider.decide(self._cls, instance, at=context.now)
-            if answer is None:
-                break
-            taken += 1
-            if isinstance(answer, m.DecisionBroken):
-                if self._breaks is not None:
-                    self._breaks(answer)
-                self._note_broken(answer)
-                self._receive([answer])
-            else:
-                self._receive([answer, *self._children_begun(answer)])
-        self._answer()
-
-    def _is_awaited(self, decision: str) -> bool:
-        state = self.instance.state
-        return state.decision_ongoing and state.decision_uuid == decision
-
-    def _receive(self, received: list[m.Received]) -> None:
-        sent = self.instance.receive(received, now=self._context.now)
-        if m.Rewind in map(type, received):
-            self.go_on(self.instance)
-        self._note(sent)
-
-    def _children_begun(self, answer: m.Received) -> list[m.Received]:
-        """Return the starts of works that begin with the commit: nothing else reports them."""
-        decisions = answer.decisions if isinstance(answer, m.Completed) else []
-        return [
-            m.Started(self._context.now, each.work)
-            for each in decisions
-            if isinstance(each, m.ScheduleWork)
-            and each.type is not WorkType.WAIT
-            and (each.type is WorkType.FLOW or not each.sync)
-            and (self._cls.on_start is not Workflow.on_start or each.timeout is not None)
-        ]
-
-    def _starts(self, works: Sequence[str]) -> list[m.Received]:
-        found = [self.instance.status(work) for work in works]
-        return [
-            m.Started(self._context.now, status.work)
-            for status in found
-            if status is not None
-            and (status.type is WorkType.FLOW or not status.sync)
-            and self._tells_start(status)
-        ]
-
-    # The history.
-
-    def _note(self, sent: list[m.Outgoing]) -> None:
-        self.sent += sent
-        state = self.instance.state
-        for at in range(self._works, len(state.statuses)):
-            status = state.statuses[at]
-            self.history.append(
-                {
-                    "type": "scheduled",
-                    "at": self._context.now,
-                    "work": status.work,
-                    "kind": str(status.type),
-                    "name": status.name,
-                    "input": status.input,
-                    "sync": status.sync,
-                }
-            )
-        for key in range(self._branches, len(state.branches)):
-            branch = msgspec.to_builtins(state.branches[key], builtin_types=(bytes,))
-            for name in ("task_input", "start_index"):
-                branch.pop(name, None)
-            self.history.append({"branch": key, **branch, "at": state.branches[key].at})
-        self._works, self._branches = len(state.statuses), len(state.branches)
-        for each in sent:
-            kind = type(each)
-            if kind is m.DecisionJob or kind is m.WorkJob:
-                continue  # as most are
-            match each:
-                case m.Published(value=value):
-                    self.history.append({"type": "published", "value": value})
-                case m.Tagged(values=values):
-                    self.tags |= values
-                    self.history.append({"type": "tagged", "values": values})
-                case m.Ended():
-                    end: dict[str, Any] = {"type": "killed" if each.killed else "terminated"}
-                    if not each.killed:
-                        end["output"] = each.output
-                    self.history.append(end)
-
-    def _note_broken(self, broken: m.DecisionBroken) -> None:
-        self.history.append({"type": "broken", "at": broken.at, "error": broken.error})
-        error = broken.error
-        log.error(
-            "a workflow has failed; deploy a fix, then resume it",
-            execution=self._context.id,
-            workflow=self.instance.state.workflow_name,
-            error=f"{error['name']}: {error['message']}",
-            stack=error["stacktrace"],
-        )
-
-    def _answer(self) -> None:
-        """Record the answers to `ask`, once their branches have ended."""
-        instance = self.instance
-        state = instance.state
-        decided = len(state.executions)
-        if state.decision_ongoing or state.decision_mode in BROKEN_MODES:
-            decided = state.ongoing_index or 0
-        for key in dict.fromkeys(state.executions[self._index : decided]):
-            branch = state.branches[key]
-            if branch.event_id is UNSET or instance.waits(key):
-                continue
-            output = None if branch.output is UNSET else branch.output
-            self.history.append({"type": "answer", "id": branch.event_id, "output": output})

@@ -1,26 +1,34 @@
-"""The names of what belongs to an instance: its kind, its tasks and children, its timers."""
+"""The names of the parts of an instance: its kind, its tasks and children, its timers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from actorflow.engine.ids import MAX_LENGTH
 
 if TYPE_CHECKING:
     from actorflow.workflows.instance import messages as m
 
 __all__ = [
     "DISPATCHED",
+    "START_TIMER",
+    "StepId",
     "decision_id",
     "decision_of",
     "decision_tasker",
     "is_decision",
     "kind_name",
+    "read_step_id",
+    "step_id",
     "timer_id",
-    "work_and_attempt",
-    "work_id",
 ]
 
 DISPATCHED = "dispatched"
 """The kind of executions that a dispatched task is done by: it outlives who dispatched it."""
+
+START_TIMER = "start"
+"""The timer by which an instance begins at a moment."""
 
 
 def kind_name(workflow: str) -> str:
@@ -28,23 +36,45 @@ def kind_name(workflow: str) -> str:
     return f"workflow:{workflow}"
 
 
-def work_id(execution: str, work: str, attempt: int = 1) -> str:
+class StepId(NamedTuple):
+    """What the id of a task or child says."""
+
+    step: str
+    attempt: int
+    run: int
+
+
+def step_id(execution: str, step: str, attempt: int = 1, run: int = 0) -> str:
     """Return the id of a task or child: the same each time that it is begun, to deduplicate by.
 
-    >>> work_id("o-1", "0/2.0"), work_id("o-1", "0/2.0", 2)
-    ('o-1/0/2.0', 'o-1/0/2.0#2')
+    The beginning of one that would be too long is replaced by a hash of it.
+
+    >>> step_id("o-1", "0/2.0"), step_id("o-1", "0/2.0", 2), step_id("o-1", "0/2.0", 2, run=3)
+    ('o-1/0/2.0', 'o-1/0/2.0#2', 'o-1/0/2.0@3#2')
+    >>> len(step_id("o" * 990, "0/2.0", 10_000, run=1_000))
+    566
     """
-    return f"{execution}/{work}" if attempt == 1 else f"{execution}/{work}#{attempt}"
+    end = f"/{step}"
+    if run:
+        end = f"{end}@{run}"
+    if attempt != 1:
+        end = f"{end}#{attempt}"
+    if len(execution) + len(end) > MAX_LENGTH:
+        digest = blake2b(execution.encode(), digest_size=24).hexdigest()
+        execution = f"{execution[: MAX_LENGTH // 2]}~{digest}"
+    return execution + end
 
 
-def work_and_attempt(execution: str, id_: str) -> tuple[str, int]:
-    """Return the work that an id stands for, and which attempt at it.
+def read_step_id(id_: str) -> StepId:
+    """Return what an id that `step_id` has made stands for.
 
-    >>> work_and_attempt("o#1", "o#1/0/2.0#2"), work_and_attempt("o-1", "o-1/0/2.0")
-    (('0/2.0', 2), ('0/2.0', 1))
+    >>> read_step_id("o#1/0/2.0@3#2")
+    StepId(step='0/2.0', attempt=2, run=3)
     """
-    work, _, attempt = id_.removeprefix(f"{execution}/").partition("#")
-    return work, int(attempt or 1)
+    _, branch, position = id_.rsplit("/", 2)
+    position, _, attempt = position.partition("#")
+    position, _, run = position.partition("@")
+    return StepId(f"{branch}/{position}", int(attempt or 1), int(run or 0))
 
 
 def decision_tasker(workflow: str) -> str:
@@ -55,7 +85,7 @@ def decision_tasker(workflow: str) -> str:
 def decision_id(uuid: str) -> str:
     """Return the id of the task by which a decision is taken elsewhere.
 
-    No work has such an id, because their positions are numbers.
+    No step has such an id, because their positions are numbers.
 
     >>> decision_id("o-1/7"), decision_of("o-1/decision/7")
     ('o-1/decision/7', 'o-1/7')
@@ -82,4 +112,4 @@ def is_decision(id_: str) -> bool:
 
 def timer_id(timer: m.SetTimer | m.ClearTimer) -> str:
     """Return the id of a timer."""
-    return f"{'timeout' if timer.timeout else 'wait'}:{timer.work}"
+    return f"{'timeout' if timer.timeout else 'wait'}:{timer.step}"

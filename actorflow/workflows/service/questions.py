@@ -6,33 +6,34 @@ import uuid
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import Displaced
 from actorflow.engine import bodies
-from actorflow.engine.identifiers import check_id
+from actorflow.engine.ids import check_id, read
+from actorflow.workflows.errors import Refused
 from actorflow.workflows.service.incoming import event_body
-from behaviours.errors import Displaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actorflow.engine.core import Core
+    from actorflow.engine.parts import EngineParts
     from actorflow.workflows.instance.state import InstanceState
 
-__all__ = ["Question", "Reader", "has_event"]
+__all__ = ["Question", "Reader", "has_event", "is_unheard"]
 
 
 class Reader:
     """Reads the history of an execution, on from where it was."""
 
-    def __init__(self, core: Core, execution: str, cursor: Any = None) -> None:
-        self._core = core
+    def __init__(self, parts: EngineParts, execution: str, cursor: Any = None) -> None:
+        self._parts = parts
         self._execution = execution
         self.cursor = cursor
 
     def pending(self) -> Iterator[Any]:
         """Yield the messages that wait to be handed over."""
-        core, after = self._core, None
+        parts, after = self._parts, None
         while True:
-            page = core.read(core.store.pending, execution=self._execution, after=after)
+            page = read(parts.state, parts.store.pending, execution=self._execution, after=after)
             for row in page.rows:
                 yield bodies.decode(row.body)
             after = page.after
@@ -41,9 +42,9 @@ class Reader:
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the entries that are new."""
-        core = self._core
+        parts = self._parts
         while True:
-            page = core.read(core.store.history, self._execution, after=self.cursor)
+            page = read(parts.state, parts.store.history, self._execution, after=self.cursor)
             for row in page.rows:
                 self.cursor = row.id
                 yield from bodies.decode(row.body)["entries"]
@@ -73,7 +74,7 @@ class Question:
         self._end = None if timeout is None else monotonic() + timeout
 
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
-        """Note what became of the event in the inbox. Thread-safe."""
+        """Record what happened to the event in the inbox. Thread-safe."""
         if isinstance(error, Displaced):
             self.displaced = error
         elif error is None:
@@ -84,8 +85,15 @@ class Question:
             self.waiting.resolve()
 
     def find_answer(self) -> bool:
-        """Read on; return whether the answer is there."""
+        """Read on; return whether the answer is there.
+
+        Raises:
+            Refused: the event was refused.
+
+        """
         for entry in self.reader.read():
+            if entry.get("type") == "refused" and entry.get("id") == self.id:
+                raise Refused(entry["error"])
             if entry.get("type") == "answer" and entry["id"] == self.id:
                 self.answer = entry["output"]
                 return True
@@ -113,3 +121,9 @@ def has_event(state: InstanceState, event: str) -> bool:
     return any(branch.event_id == event for branch in state.branches) or any(
         action.data.get("event_id") == event for action in state.buffer
     )
+
+
+def is_unheard(state: InstanceState, event: str) -> bool:
+    """Return whether an instance has received an event while it was being cancelled."""
+    cancellation = state.cancellation
+    return cancellation is not None and any(each.id == event for each in cancellation.events)

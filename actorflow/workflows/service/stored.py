@@ -1,9 +1,4 @@
-"""How an instance is stored: as a whole, and then what each run has added to it.
-
-The bytes of an execution are entries, each after its length: a whole instance first, then one entry
-for each run since. Once these are longer than the whole, the next run writes a whole again. So a
-run costs the same however much has happened before, and reading costs little more than it must.
-"""
+"""The stored form of an instance, a snapshot and the additions of each run; and its export."""
 
 from __future__ import annotations
 
@@ -13,22 +8,34 @@ import msgspec
 from msgspec import Struct
 
 from actorflow.engine.errors import StateUnreadable
+from actorflow.engine.growing import GrowingBytes, entries, entry
 from actorflow.engine.kind import Addition
+from actorflow.engine.operations.export import readable, unreadable
+from actorflow.runtime.errors import BadOption, kind_and_text
+from actorflow.workflows.instance import state as instances
 from actorflow.workflows.instance.growth import Growth, grown
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import InstanceState, WorkStatus
+from actorflow.workflows.instance.property_changes import (
+    PropertyChange,
+    as_changes,
+    as_versions,
+)
+from actorflow.workflows.instance.state import InstanceState, StepStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from actorflow.engine.stores.protocol import ExecutionRow
 
-__all__ = ["SMALL", "CodeVersion", "StoredInstance", "WorkflowState", "read", "read_row"]
-
-SMALL = 4_096
-"""Bytes up to which an execution is always written as a whole."""
-
-_LENGTH = 4  # bytes of the length of an entry
+__all__ = [
+    "CodeVersion",
+    "StoredInstance",
+    "WorkflowState",
+    "read",
+    "read_row",
+    "record_of",
+    "recorded_state",
+]
 
 
 class CodeVersion(Struct, frozen=True):
@@ -41,21 +48,25 @@ class CodeVersion(Struct, frozen=True):
 
 
 class StoredInstance(Struct, omit_defaults=True):
-    """All that is stored of an execution."""
+    """The stored data of an execution."""
 
     instance: InstanceState
     tags: dict[str, Any] = {}
     inbox: bool = False
     """Whether it was started with a behaviour of its own in front of its events."""
+    lane: dict[str, Any] | None = None
+    """The lane that it enters when its time has come: `to` whom, which `body` is sent."""
     versions: list[CodeVersion] = []
-    """Of the code that has run it, oldest first."""
+    """The versions of the code that has run it, oldest first."""
+    changes: list[PropertyChange] = []
+    """Later versions of the properties than the instance has, as changes. Only as bytes."""
 
 
 class _Added(Struct, array_like=True):
     """What a run has added: the growth of the instance, and all else as it is now."""
 
     stored: StoredInstance
-    statuses: list[WorkStatus]
+    statuses: list[StepStatus]
     outputs: list[tuple[int, Any]]
 
     def growth(self) -> Growth:
@@ -70,13 +81,17 @@ _decode_added = msgspec.msgpack.Decoder(_Added).decode
 
 def read(data: bytes) -> StoredInstance:
     """Return what the bytes of an execution stand for. O(all of them)."""
-    entries = _entries(data)
-    stored = _decode(next(entries))
-    added = [_decode_added(entry) for entry in entries]
-    if not added:
-        return stored
-    last = added[-1].stored
-    last.instance = grown(stored.instance, [each.growth() for each in added])
+    whole, *more = entries(data)
+    stored = _decode(whole)
+    added = [_decode_added(each) for each in more]
+    last = stored
+    if added:
+        last = added[-1].stored
+        last.instance = grown(stored.instance, [each.growth() for each in added])
+    properties = last.instance.properties
+    for each in (stored, *(each.stored for each in added)):
+        properties.extend(as_versions(properties[-1], each.changes))
+        each.changes = []
     return last
 
 
@@ -84,27 +99,13 @@ def read_row(row: ExecutionRow) -> StoredInstance:
     """Return the instance that an execution is.
 
     Raises:
-        StateUnreadable: its state is none of a workflow, or it has none yet.
+        StateUnreadable: its state does not belong to a workflow, or is missing.
 
     """
     try:
         return read(row.state or b"")
-    except (msgspec.MsgspecError, ValueError, StopIteration) as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise StateUnreadable(row.id, row.kind, row.state, error) from error
-
-
-def _entries(data: bytes) -> Iterator[memoryview]:
-    view = memoryview(data)
-    at = 0
-    while at < len(view):
-        begin = at + _LENGTH
-        at = begin + int.from_bytes(view[at:begin], "big")
-        yield view[begin:at]
-
-
-def _entry(value: Any) -> bytes:
-    body = _encode(value)
-    return len(body).to_bytes(_LENGTH, "big") + body
 
 
 def _added(stored: StoredInstance, instance: Instance) -> bytes:
@@ -112,34 +113,19 @@ def _added(stored: StoredInstance, instance: Instance) -> bytes:
     growth = instance.changes.take()
     if growth is None:
         return b""
-    grows = msgspec.structs.replace(stored, instance=growth.state)
-    return _entry(_Added(grows, growth.statuses, growth.outputs))
+    versions = instance.state.properties
+    changes = as_changes(versions, len(versions) - len(growth.state.properties))
+    growth.state.properties = []
+    grows = msgspec.structs.replace(stored, instance=growth.state, changes=changes)
+    return entry(_encode(_Added(grows, growth.statuses, growth.outputs)))
 
 
-class _Bytes:
-    """The bytes of an execution: what was there before, and the last entry."""
-
-    __slots__ = ("before", "data", "size", "whole")
-
-    def __init__(self, data: bytes, before: _Bytes | None = None) -> None:
-        self.data = data
-        self.before = before
-        self.whole: int = before.whole if before else _LENGTH + _length_of(data)
-        """Of these, how many are the whole instance that it began with."""
-        self.size: int = len(data) + (before.size if before else 0)
-
-    def joined(self) -> bytes:
-        """Return all of them."""
-        parts = []
-        each: _Bytes | None = self
-        while each is not None:
-            parts.append(each.data)
-            each = each.before
-        return b"".join(reversed(parts))
-
-
-def _length_of(data: bytes) -> int:
-    return int.from_bytes(data[:_LENGTH], "big")
+def _whole(stored: StoredInstance) -> bytes:
+    """Return an entry with all of an instance."""
+    state = stored.instance
+    first = msgspec.structs.replace(state, properties=state.properties[:1])
+    changes = as_changes(state.properties, 1)
+    return entry(_encode(msgspec.structs.replace(stored, instance=first, changes=changes)))
 
 
 class WorkflowState:
@@ -153,7 +139,7 @@ class WorkflowState:
     __slots__ = ("_bytes", "_taken", "frames", "instance", "stored")
 
     def __init__(self, data: bytes | None = None) -> None:
-        self._bytes: _Bytes | None = None if data is None else _Bytes(data)
+        self._bytes: GrowingBytes | None = None if data is None else GrowingBytes(data)
         self.stored: StoredInstance | None = None
         self.instance: Instance | None = None
         self._taken: Instance | None = None
@@ -180,13 +166,13 @@ class WorkflowState:
         made = WorkflowState()
         made.stored, made.instance = stored, instance
         before = self._bytes
-        if before is not None and before.size > SMALL and self._goes_on(instance):
-            entry = _added(stored, instance)
-            if entry and before.size - before.whole + len(entry) <= before.whole:
-                made._bytes = _Bytes(entry, before)
+        if before is not None and before.grows and self._goes_on(instance):
+            more = _added(stored, instance)
+            if more and before.has_room(more):
+                made._bytes = GrowingBytes(more, before)
                 return made
         instance.changes.forget()
-        made._bytes = _Bytes(_entry(stored))
+        made._bytes = GrowingBytes(_whole(stored))
         return made
 
     def _goes_on(self, instance: Instance) -> bool:
@@ -194,9 +180,44 @@ class WorkflowState:
         return instance is self._taken and not instance.state.ended
 
     def encoded(self) -> bytes | Addition:
-        """Return what is to be written: all, or what the run has added. O(that)."""
+        """Return the bytes to write: the whole, or the addition of the run. O(length)."""
         held = self._bytes
         if held is None:
             msg = "an execution that never ran has no bytes"
             raise ValueError(msg)
         return held.data if held.before is None else Addition(held.data)
+
+
+_FORMAT = 1
+
+
+def record_of(stored: StoredInstance) -> dict[str, Any]:
+    """Return the recorded state of an instance, as data that JSON can hold."""
+    state = stored.instance
+    return {
+        "actorflow": "workflow",
+        "format": _FORMAT,
+        "id": state.id,
+        "workflow": state.workflow_name,
+        "versions": [each.version for each in stored.versions],
+        "state": readable(instances.encode(state)),
+    }
+
+
+def recorded_state(record: Mapping[str, Any]) -> InstanceState:
+    """Return the state that `record_of` has recorded.
+
+    Raises:
+        BadOption: it is not what `record_of` returns.
+
+    """
+    try:
+        if record["actorflow"] != "workflow" or record["format"] != _FORMAT:
+            raise ValueError(f"its format is {record['format']!r:.40}, not {_FORMAT}")  # noqa: TRY301
+        return instances.decode(unreadable(record["state"]) or b"")
+    except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        msg = (
+            f"{record!r:.80} is not a recorded workflow ({kind_and_text(error)}): take "
+            "what handle.export() or `actorflow workflows export` returned"
+        )
+        raise BadOption(msg) from error

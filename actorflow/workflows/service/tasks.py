@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.batched import batched
-from actorflow.workflows.running import leave_task, run_task
+from actorflow.runtime.worker.pair.runner import current_batch
+from actorflow.runtime.worker.tickets import AsyncTicket
+from actorflow.workflows.task import leave_task, run_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.tasks.tasker import Task as Job
+    from actorflow.engine.tasks.task import Task as Job
     from actorflow.workflows.task import Task
 
 __all__ = ["THREADS", "remote_options", "tasker_of"]
@@ -23,11 +27,10 @@ __all__ = ["THREADS", "remote_options", "tasker_of"]
 THREADS = 32
 """Calls of one task at the same time, unless its `concurrency` says otherwise."""
 _COROUTINES = 1_000
-_LONGEST = 3_600.0  # seconds between two attempts
 
 
 def tasker_of(task: Task[..., Any], clock: Any) -> tuple[Callable[[Job], Any], dict[str, Any], Any]:
-    """Return the function of the tasker that does a task, its options, and what is to be stopped.
+    """Return the function of the tasker for a task, its options, and the object to stop.
 
     Raises:
         BadOption: the options of the task do not fit its function.
@@ -40,7 +43,7 @@ def tasker_of(task: Task[..., Any], clock: Any) -> tuple[Callable[[Job], Any], d
         return _batched(task, given, clock)
     if options.executor == "process":
         given |= {"executor": "process", "kills": True}
-        return _Elsewhere(task), given, None
+        return _ImportedTask(task), given, None
     if options.executor == "loop" or (asynchronous and options.executor is None):
         given |= {"concurrency": options.concurrency or _COROUTINES, "kills": True}
         return _on_loop(task), given, None
@@ -49,10 +52,18 @@ def tasker_of(task: Task[..., Any], clock: Any) -> tuple[Callable[[Job], Any], d
 
 def remote_options(task: Task[..., Any]) -> dict[str, Any]:
     """Return the options of the tasker, wherever the task runs."""
-    backoff = float(task.options.backoff)
+    options = task.options
     return {
-        "retries": task.options.retries,
-        "backoff": Backoff(initial=backoff, maximum=max(_LONGEST, backoff), jitter=0.1),
+        "retries": options.retries,
+        "backoff": options.backoff,
+        "timeout": options.attempt_timeout,
+        "heartbeat": options.heartbeat,
+        "may_hang": options.timeout is not None,
+        "retry_on": options.retry_on,
+        "give_up_on": options.give_up_on,
+        "renews": False,
+        "check_result": task.check,
+        "describe_result": task.describe,
     }
 
 
@@ -97,19 +108,66 @@ def _batched(
             "process; use executor='thread', and start processes from the function"
         )
     front: Any = batched(options.batch, concurrency=options.concurrency or 1, clock=clock)(
-        task.function
+        _with_tasks(task.function)
     )
-    given["concurrency"] = _COROUTINES
+    given |= {"concurrency": _COROUTINES, "kills": True}
 
     async def do(job: Job) -> Any:
         args, kwargs = task.arguments(job.body["input"])
         (item,) = (*args, *kwargs.values())
-        return task.write(await front.aio(item))
+        return task.write(await front.worker.answer(item, _BatchTicket(job)))
 
     return do, given, front
 
 
-class _Elsewhere:
+class _BatchTicket(AsyncTicket):
+    """A call of a task that waits for its batch."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self.job = job
+
+
+def _with_tasks(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function of batches that runs as the tasks of its batch."""
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def call(items: Any) -> Any:
+            token = run_task(_batch_task())
+            try:
+                return await function(items)
+            finally:
+                leave_task(token)
+    else:
+
+        @functools.wraps(function)
+        def call(items: Any) -> Any:
+            token = run_task(_batch_task())
+            try:
+                return function(items)
+            finally:
+                leave_task(token)
+
+    return call
+
+
+def _batch_task() -> Job | None:
+    """Return the task of the first item of the current batch, with those of all items."""
+    batch: Any = current_batch()
+    jobs: dict[int, Job] = {}
+    for place, ticket in reversed(batch.tickets or ()):
+        if isinstance(ticket, _BatchTicket):
+            jobs.setdefault(place, ticket.job)
+    if not jobs:
+        return None  # all callers have left
+    each = tuple(jobs[place] for place in sorted(jobs))
+    return structs.replace(each[0], batch=each)
+
+
+class _ImportedTask:
     """Does a task in another process, which imports it by its name."""
 
     def __init__(self, task: Task[..., Any]) -> None:
@@ -131,9 +189,13 @@ class _Elsewhere:
             found = getattr(found, part)
         task: Task[..., Any] = found
         args, kwargs = task.arguments(job.body["input"])
-        result = task.function(*args, **kwargs)
-        if inspect.isawaitable(result):
-            result = asyncio.run(_awaited(result))
+        token = run_task(job)
+        try:
+            result = task.function(*args, **kwargs)
+            if inspect.isawaitable(result):
+                result = asyncio.run(_awaited(result))
+        finally:
+            leave_task(token)
         return task.write(result)
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actorflow.workflows.instance.state import DecisionMode, WorkState, WorkType
+from actorflow.workflows.instance.kept import Kept
+from actorflow.workflows.instance.state import UNSET, DecisionMode, StepState, StepType
+from actorflow.workflows.wait import Event
 
 if TYPE_CHECKING:
-    from actorflow.workflows.instance.state import InstanceState, WorkStatus
+    from actorflow.workflows.instance.state import InstanceState, KeptEvent, StepStatus
     from actorflow.workflows.service.stored import CodeVersion, StoredInstance
 
 __all__ = ["WorkflowView"]
@@ -22,7 +24,7 @@ class WorkflowView:
 
     def __init__(self, stored: StoredInstance, *, killed: bool = False) -> None:
         self.state: InstanceState = stored.instance
-        """All of it: branches, executions, statuses, waits, buffer, as the seed names them."""
+        """The whole state under its stored names: branches, executions, statuses, waits, buffer."""
         self.tags: dict[str, Any] = stored.tags
         """What it can be found by."""
         self.versions: list[CodeVersion] = stored.versions
@@ -42,7 +44,13 @@ class WorkflowView:
     @property
     def mode(self) -> DecisionMode:
         """Whether decisions are taken, and if not, why."""
-        return DecisionMode.KILLED if self._killed else self.state.decision_mode
+        mode = self.state.decision_mode
+        return DecisionMode.KILLED if self._killed and not self.state.ended else mode
+
+    @property
+    def held(self) -> bool:
+        """Whether its code has not begun, because it waits for a moment or in a lane."""
+        return self.state.held and not self.state.ended
 
     @property
     def version(self) -> str | None:
@@ -60,18 +68,34 @@ class WorkflowView:
         return self.state.error
 
     @property
-    def running(self) -> list[WorkStatus]:
+    def result(self) -> Any:
+        """What `handle` has returned, as plain data; also if the instance was cancelled."""
+        output = self.state.branches[0].output if self.state.branches else UNSET
+        return None if output is UNSET else output
+
+    @property
+    def kept(self) -> list[Event]:
+        """Events that no wait has taken, oldest first."""
+        return [Event(each.name, each.input) for each in Kept(self.state)]
+
+    @property
+    def kept_events(self) -> list[KeptEvent]:
+        """The same with their numbers, ids, and times of reception."""
+        return [*Kept(self.state)]
+
+    @property
+    def running(self) -> list[StepStatus]:
         """Tasks and sub-workflows that have not ended."""
         return [
             status
             for status in self.state.statuses
-            if status.status is WorkState.SCHEDULED and status.type is not WorkType.WAIT
+            if status.status is StepState.SCHEDULED and status.type is not StepType.WAIT
         ]
 
     @property
-    def failed(self) -> list[WorkStatus]:
-        """Works that have failed and can be retried."""
-        return [each for each in self.state.statuses if each.status is WorkState.FAILED]
+    def failed(self) -> list[StepStatus]:
+        """Steps that have failed and can be retried."""
+        return [each for each in self.state.statuses if each.status is StepState.FAILED]
 
     def plain(self) -> dict[str, Any]:
         """Return all of it as plain data."""
@@ -81,6 +105,7 @@ class WorkflowView:
             **msgspec.to_builtins(fields, builtin_types=(bytes,)),
             **state,
             "decision_mode": str(self.mode),
+            "kept": msgspec.to_builtins([*Kept(self.state)], builtin_types=(bytes,)),
             "tags": self.tags,
             "version": self.version,
             "versions": msgspec.to_builtins(self.versions),

@@ -11,7 +11,7 @@ from tests.servers import start_nats
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from actorflow.cluster.nats.server import NatsServer
+    from actorflow.engine.stores.nats.server import NatsServer
     from tests.servers import Nats
 
 

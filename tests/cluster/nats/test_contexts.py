@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.cluster.nats.address import Address
-from actorflow.cluster.nats.server import NatsServer
 from actorflow.engine.errors import StoreRefused
+from actorflow.engine.stores.nats.address import NatsAddress
+from actorflow.engine.stores.nats.server import NatsServer
 from tests.servers import start_nats
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_it_has_servers_and_credentials(folder: Path) -> None:
         folder, "production", description="ours", url="nats://one:4222,tls://two", user="me",
         password=ODD, creds="", ca="/ca.pem", cert="/c.pem", key="/k.pem", inbox_prefix="x",
     )  # fmt: skip
-    address = Address("nats:///orders?context=production&replicas=3")
+    address = NatsAddress("nats:///orders?context=production&replicas=3")
     assert address.servers == ["nats://me:a%2Fb@one:4222", "tls://me:a%2Fb@two"]
     assert address.files == {"tls_ca": "/ca.pem", "tls_cert": "/c.pem", "tls_key": "/k.pem"}
     assert (address.name, address.replicas) == ("orders", 3)
@@ -45,7 +45,7 @@ def test_it_has_servers_and_credentials(folder: Path) -> None:
 
 def test_a_token_and_a_file_of_the_url_come_first(folder: Path) -> None:
     write(folder, "x", url="one", token=TOKEN, creds="~/one.creds")
-    address = Address("nats:///orders?context=x&creds=/two.creds")
+    address = NatsAddress("nats:///orders?context=x&creds=/two.creds")
     assert address.servers == ["nats://t@one"]
     assert address.files == {"creds": "/two.creds"}
 
@@ -53,9 +53,9 @@ def test_a_token_and_a_file_of_the_url_come_first(folder: Path) -> None:
 def test_without_a_name_it_is_the_selected_one(folder: Path) -> None:
     write(folder, "chosen")
     with pytest.raises(af.BadOption, match="none is selected"):
-        Address("nats:///orders?context=")
+        NatsAddress("nats:///orders?context=")
     (folder / "context.txt").write_text("chosen\n")
-    assert Address("nats:///orders?context=").servers == ["nats://localhost:4222"]
+    assert NatsAddress("nats:///orders?context=").servers == ["nats://localhost:4222"]
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_what_cannot_be_is_refused(folder: Path, url: str, message: str) -> None
     (folder / "context" / "broken.json").write_text("{")
     (folder / "context" / "list.json").write_text("[]")
     with pytest.raises(af.BadOption, match=message):
-        Address(url)
+        NatsAddress(url)
 
 
 def test_an_engine_gets_in_by_it(folder: Path) -> None:
-    start_nats(jetstream=False).close()  # skipped where there is none
+    start_nats(jetstream=False).close()  # skips the test without a server
     with NatsServer(settings=["authorization { user: alice, password: right }"]) as server:
         write(folder, "ours", url=server.url, user="alice", password=RIGHT)
         with af.Engine("nats:///orders?context=ours") as engine:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nats.js import JetStreamContext
 
 import actorflow as af
-from actorflow.cluster.nats import connection
-from actorflow.cluster.nats import store as store_module
-from actorflow.cluster.nats.log import VERSION
-from actorflow.cluster.nats.records import Checked, Commit, Fill, Purge, decode, encode
-from actorflow.cluster.nats.server import NatsServer
-from actorflow.cluster.nats.store import NatsStore
 from actorflow.cluster.ring import CheckIn
 from actorflow.cluster.server import free_port
-from actorflow.engine.errors import StoreBroken, StoreRefused
+from actorflow.engine.errors import OutcomeUnknown, StoreBroken, StoreRefused
+from actorflow.engine.stores.nats import connection
+from actorflow.engine.stores.nats import store as store_module
+from actorflow.engine.stores.nats.log import VERSION
+from actorflow.engine.stores.nats.records import Checked, Commit, Fill, Purge, decode, encode
+from actorflow.engine.stores.nats.server import NatsServer
+from actorflow.engine.stores.nats.store import NatsStore
 from actorflow.engine.stores.protocol import (
-    Answer,
     Change,
     NewDead,
     NewExecution,
     NewMessage,
+    TaskResult,
     TaskRow,
     TimerRow,
     WatchRow,
@@ -92,11 +94,13 @@ def test_a_record_is_the_same_after_it_was_written_and_read() -> None:
         "x", "k", expected=3, state=b"s", appends=True, version=2, status="done", result=b"r",
         error=b"e", at=7.0, epoch=2, creates=[NewExecution("c", "k", "x")], new_only=True,
         clear=True, consumed=[1], attempted=[2], messages=[NewMessage("y", "m", b"b", "key")],
-        timers=[timer], cancelled_timers=[("x", "old")], fired=[(timer, NewMessage("x", "f", b""))],
+        timers=[timer], cancelled_timers=[("x", "old")],
+        fired_timers=[(timer, NewMessage("x", "f", b""))],
         tasks=[task], retried=[task], finished_tasks=["z"],
-        answers=[Answer("t", NewMessage("x", "a", b"1"))], watches=[WatchRow("x", "w", "k", b"")],
+        task_results=[TaskResult("t", NewMessage("x", "a", b"1"))],
+        watches=[WatchRow("x", "w", "k", b"")],
         cancelled_watches=[("x", "v")], tags={"a": "b"}, history=[b"h"],
-        dead=[NewDead(1, "x", "m", b"b", "no")], revived=[3], buried=[4],
+        dead=[NewDead(1, "x", "m", b"b", "no")], requeued_letters=[3], purged_letters=[4],
     )  # fmt: skip
     request = CheckIn("a-1", 6.0, ((1, 2),), (3,), ((4, 5),), taskers=("t",), busy=2)
     for record in (
@@ -172,7 +176,7 @@ def test_c11_who_is_not_the_owner_is_woken_by_what_others_store(
     woken: list[Any] = []
     end = two.subscribe(woken.append)
     one.commit([message("x")])
-    until(lambda: ("x",) in woken, "it is told of the message")
+    until(lambda: ("x",) in woken, "it is notified of the message")
     end()
     one.commit([message("y")])
     until(lambda: two.execution("y") is not None, "the other one reads it")
@@ -234,7 +238,7 @@ def test_a_store_is_read_from_its_snapshot_and_the_log_is_shortened(
     until(lambda: length() > 50, "what the last but one snapshot has is removed from the log")
     again = opened(url)
     assert again._tables.dump() == first._tables.dump()
-    # Both go on in the same way: ids that one gives are those that the other reads.
+    # Both go on in the same way: each reads the same ids that the other assigns.
     change = message("new")
     again.commit([change])
     until(lambda: first.execution("new") is not None, "the first one reads it")
@@ -301,7 +305,7 @@ def test_c26_a_server_that_stays_away_makes_a_commit_fail_as_unknown(
 ) -> None:
     store = opened(f"{own_server.url}/x?timeout=0.5")
     own_server.kill()
-    with pytest.raises(StoreRefused, match="is not known"):
+    with pytest.raises(OutcomeUnknown, match="is not known"):
         store.commit([message("x")])
     own_server.start()
 
@@ -375,7 +379,7 @@ def test_servers_that_have_no_leader_yet_are_not_taken_for_broken(
 ) -> None:
     """One of three, which cannot be the majority alone."""
     monkeypatch.setattr(connection, "_OPENING", 3.0)
-    start_nats(jetstream=False).close()  # skipped where there is none
+    start_nats(jetstream=False).close()  # skips the test without a server
     ports = [free_port() for _ in range(3)]
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
     cluster = f"cluster {{ name: trio, listen: 127.0.0.1:{ports[0]}, routes: [{routes}] }}"
@@ -417,3 +421,30 @@ def test_a_closed_store_leaves_no_thread(new_url: Callable[..., str]) -> None:
     assert {thread.name for thread in threading.enumerate()} <= before
     with pytest.raises(StoreRefused):
         store.commit([message("x")])
+
+
+def test_a_reader_that_misses_its_cancellation_does_not_keep_the_store_open(
+    new_url: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, reached, missed = threading.Event(), threading.Event(), threading.Event()
+    add = JetStreamContext.add_consumer
+
+    async def misses(js: JetStreamContext, *args: Any, **options: Any) -> Any:
+        made = await add(js, *args, **options)
+        if not begun.is_set():
+            begun.set()
+            return made
+        reached.set()
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:  # as `asyncio.wait_for` before Python 3.12 may do
+            missed.set()
+        return made
+
+    monkeypatch.setattr(JetStreamContext, "add_consumer", misses)
+    store = NatsStore(new_url())
+    assert begun.wait(PATIENCE)
+    store._log.hurry()
+    assert reached.wait(PATIENCE)
+    store.close()
+    assert missed.is_set()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from actorflow.cluster.nats.server import NatsServer
-from actorflow.cluster.nats.store import NatsStore
 from actorflow.cluster.server import free_port
 from actorflow.engine.errors import StoreBroken, StoreRefused
+from actorflow.engine.stores.nats.server import NatsServer
+from actorflow.engine.stores.nats.store import NatsStore
 from tests.servers import start_nats
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Trio:
     """A cluster of servers that has a stream, so that it also has a leader."""
 
     def __init__(self) -> None:
-        start_nats(jetstream=False).close()  # skipped where there is none
+        start_nats(jetstream=False).close()  # skips the test without a server
         ports = {name: free_port() for name in _NAMES}
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports.values())
         self._stack = ExitStack()
@@ -73,7 +73,7 @@ class Trio:
         self._killed.kill()
 
     def start(self) -> None:
-        """Start again what was killed."""
+        """Start the killed server again."""
         assert self._killed is not None
         self._killed.start()
 

@@ -36,7 +36,7 @@ class _Frames:
         self._data = b""
 
     def read(self) -> Iterator[tuple[bytes, bytes]]:
-        """Read what is there; yield the kind of each message, and the whole of it."""
+        """Read from the socket; yield the kind of each message, and the whole of it."""
         more = self.socket.recv(65_536)
         if not more:
             raise ConnectionResetError
@@ -128,7 +128,7 @@ class Pooler:
         return [each for each in both if each.socket in ready]
 
     def _greet(self, client: socket.socket) -> bool:
-        """Do what comes before the first message; return whether there will be one."""
+        """Handle the startup phase; return whether messages will follow."""
         while True:
             size, what = struct.unpack("!II", self._exactly(client, 8))
             self._exactly(client, size - 8)

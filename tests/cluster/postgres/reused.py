@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from actorflow.cluster.postgres.store import PostgresStore
+from actorflow.engine.stores.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

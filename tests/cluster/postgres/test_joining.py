@@ -1,4 +1,4 @@
-"""C23: starts and messages that join a transaction of the user's happen with it, or not at all."""
+"""C23: starts and messages that join a user's transaction happen with it, or not at all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from psycopg.rows import dict_row
 
 import actorflow as af
-from actorflow.cluster.postgres.store import PostgresStore
 from actorflow.engine.errors import ExecutionEnded, KindMismatch, UnknownExecution
+from actorflow.engine.stores.postgres.store import PostgresStore
 from actorflow.runtime.errors import BadOption
 from tests.engine.kinds import Script
 
@@ -55,7 +55,7 @@ def test_c23_a_start_that_is_rolled_back_never_happened(
     connection.rollback()
     with pytest.raises(UnknownExecution):
         engine.execution(exid)
-    assert engine.core.store.pending(execution=exid).rows == []
+    assert engine.parts.store.pending(execution=exid).rows == []
 
 
 def test_c23_a_start_runs_once_it_is_committed(
@@ -66,7 +66,7 @@ def test_c23_a_start_runs_once_it_is_committed(
     with pytest.raises(UnknownExecution):
         engine.execution(exid)
     connection.commit()
-    engine.core.store.look()  # type: ignore[attr-defined] # the notice may be on its way
+    engine.parts.store.look()  # type: ignore[attr-defined] # the notice may be on its way
     assert engine.wait(exid, PATIENCE).status == "done"
     assert engine.result(exid)["a"] == 1
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import actorflow as af
-from actorflow.engine.errors import StoreRefused
+from actorflow.engine.errors import OutcomeUnknown, StoreRefused
 from actorflow.engine.stores.opening import open_store
 from tests.cluster.processes import PATIENCE, until
 
@@ -39,12 +39,12 @@ def setup(engine: af.Engine) -> Any:
 
 
 def insist(call: Callable[[], Any]) -> Any:
-    """Repeat what the store refuses."""
+    """Repeat a call that the store refuses."""
     pause = threading.Event()
     for _ in range(1_000):
         try:
             return call()
-        except StoreRefused:
+        except (StoreRefused, OutcomeUnknown):  # the id or key makes a repetition count once
             pause.wait(0.01)
     pytest.fail("the store refuses everything")
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actorflow.cluster.postgres.store import PostgresStore
-from actorflow.cluster.postgres.writing.pipelining import Pipe
-from actorflow.cluster.postgres.writing.rows import Statement, with_cells, with_columns
+from actorflow.engine.stores.postgres.store import PostgresStore
+from actorflow.engine.stores.postgres.writing.pipelining import Pipe
+from actorflow.engine.stores.postgres.writing.rows import Statement, with_cells, with_columns
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
-    Answer,
     Change,
     NewDead,
     NewExecution,
     NewMessage,
+    TaskResult,
     TaskRow,
     TimerRow,
     WatchRow,
@@ -57,8 +57,8 @@ def _second(name: str, rows: list[Any]) -> Change:
     return Change(
         name, expected=1, state=b" grown", appends=True, at=2.0, consumed=[rows[-1]],
         messages=[NewMessage(name, "message", b"2", "key")],
-        fired=[(TimerRow(name, "kept", 5.0, b"tick"), NewMessage(name, "timer", b"tick"))],
-        answers=[Answer(f"{name}-answered", NewMessage(name, "answer", b"done"))],
+        fired_timers=[(TimerRow(name, "kept", 5.0, b"tick"), NewMessage(name, "timer", b"tick"))],
+        task_results=[TaskResult(f"{name}-answered", NewMessage(name, "answer", b"done"))],
         cancelled_watches=[(name, "w")],
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ def _fourth(name: str, _rows: list[Any]) -> Change:
 def _last(name: str, _rows: list[Any]) -> Change:
     return Change(
         name, expected=3, state=None, status="done", result=b"result", at=4.0, clear=True,
-        finished_tasks=[f"{name}-retried"], buried=[],
+        finished_tasks=[f"{name}-retried"], purged_letters=[],
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ _STEPS: list[Callable[[str, list[Any]], Change]] = [_first, _second, _third, _fo
 
 
 def _contents(store: PostgresStore, name: str) -> list[Any]:
-    """Return what is stored of an execution, without its name and without numbers."""
+    """Return the rows of an execution, without its name and without numbers."""
     found = []
     for table, row in store.snapshot():
         if table == "meta" or not any(str(each).startswith(name) for each in row):

@@ -1,4 +1,4 @@
-"""A server that is frozen stays connected and answers nothing: nobody waits for it for ever."""
+"""A server that is frozen stays connected and answers nothing: nobody waits for it forever."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import actorflow as af
-from actorflow.cluster.postgres import connections
-from actorflow.cluster.postgres import store as stores
-from actorflow.cluster.postgres.store import PostgresStore
-from actorflow.engine.errors import StoreRefused
+from actorflow.engine.errors import OutcomeUnknown
+from actorflow.engine.stores.postgres import connections
+from actorflow.engine.stores.postgres import store as stores
+from actorflow.engine.stores.postgres.store import PostgresStore
 from actorflow.engine.stores.protocol import Change, NewMessage
 from tests.cluster.proxy import Proxy
 
@@ -52,7 +52,7 @@ def test_c26_a_commit_that_is_not_answered_is_found_out_about(
     monkeypatch.setattr(connections, "_SILENCE", 0.3)
     network.cut()
     change = Change("e", messages=[NewMessage("e", "message", b"once")])
-    with pytest.raises(StoreRefused, match=r"not known yet.*no answer from the server"):
+    with pytest.raises(OutcomeUnknown, match=r"not known yet.*no answer from the server"):
         store.commit([change])
     network.mend(resumes=True)
     store.commit([change])

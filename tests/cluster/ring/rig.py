@@ -6,27 +6,22 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actorflow.cluster.ring import (
+    CheckIn,
     Drain,
     Drained,
+    Hint,
+    Hinted,
     Member,
-    Process,
-    Processed,
-    Received,
     Register,
     Registered,
     RingOptions,
     Roll,
-    Send,
-    SendFailed,
-    Verdict,
     View,
     check_in,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from actorflow.cluster.ring import Action, Event, Post
+    from actorflow.cluster.ring import Action, Event
 
 A = TypeVar("A")
 STORE = 1_000.0
@@ -36,8 +31,8 @@ STORE = 1_000.0
 class Rig:
     """Several members in virtual time.
 
-    Requests to the register are answered at once, partitions are drained at once, wake-ups are done
-    at once, and messages arrive at once, unless a test says otherwise.
+    Requests to the register are answered at once, partitions are drained at once, and hints arrive
+    at once, unless a test says otherwise.
     """
 
     def __init__(self, *names: str, partitions: int = 4, **options: Any) -> None:
@@ -49,16 +44,14 @@ class Rig:
         self.dead: set[str] = set()
         self.store_up = True
         self.drains = True
-        self.verdict: Verdict | None = Verdict.DONE
-        self.carries: Callable[[str, Send], bool | None] = lambda _source, _send: True
-        """Whether a message arrives; `None`: the sender is told that it does not."""
+        self.hints = True
         self._wakes: dict[str, float] = {}
         for name in names:
             self.join(name)
 
-    def join(self, name: str, **options: Any) -> Member:
+    def join(self, name: str) -> Member:
         """Add a member."""
-        self.members[name] = Member(name, self.options, **options)
+        self.members[name] = Member(name, self.options)
         self._wakes[name] = self.now
         return self.members[name]
 
@@ -73,6 +66,17 @@ class Rig:
     @property
     def owners(self) -> dict[int, str | None]:
         return {number: each.owner for number, each in enumerate(self.roll.holdings)}
+
+    def leave(self, name: str) -> None:
+        """Let a member leave, as a store does that is closed."""
+        self.dead.add(name)
+        view = check_in(self.roll, CheckIn(name, 1.0, leave=True), self.store_time)
+        for member in view.members:
+            self.tell(member.name, Hinted())
+
+    def may_start(self, name: str, partition: int, later: float = 0.0) -> bool:
+        """Return whether a member may start runs of a partition."""
+        return partition in self.members[name].usable(self.now + later)[0]
 
     def taken(self, name: str, kind: type[A]) -> list[A]:
         """Return the actions of one kind that a member has asked for, and forget all of its."""
@@ -119,23 +123,7 @@ class Rig:
                 case Register(number, request):
                     view = check_in(self.roll, request, self.store_time) if self.store_up else None
                     self.tell(name, Registered(number, view))
-                case Send(to, payload):
-                    self._carry(name, action, to, payload)
+                case Hint(to) if self.hints and to in self.members and to not in self.dead:
+                    self.tell(to, Hinted())
                 case Drain(partition) if self.drains:
                     self.tell(name, Drained(partition))
-                case Process(post) if self.verdict is not None:
-                    self.tell(name, Processed(post, self.verdict))
-
-    def _carry(self, name: str, send: Send, to: str, payload: Any) -> None:
-        arrives = self.carries(name, send)
-        if arrives and to in self.members and to not in self.dead:
-            self.tell(to, Received(payload))
-        elif not arrives and arrives is not None:
-            return
-        else:
-            self.tell(name, SendFailed(to, payload))
-
-
-def processed(rig: Rig, name: str) -> list[Post]:
-    """Return the wake-ups that a member has acted on."""
-    return [each.post for each in rig.taken(name, Process)]

@@ -16,7 +16,7 @@ def test_c2_a_lease_ends_by_the_clock_of_the_store() -> None:
     roll = Roll.of(1)
     view = check_in(roll, CheckIn("a", LEASE, take=(0,)), now=5_000.0)
     assert view.holdings == (Holding("a", 1, 5_006.0),)
-    assert view.seats[0].until == 5_006.0
+    assert view.members[0].until == 5_006.0
     assert view.now == 5_000.0
 
 
@@ -115,7 +115,7 @@ class Registers(RuleBasedStateMachine):
     def members_are_in_alphabetical_order_and_alive(self) -> None:
         view = self.roll.view(self.now)
         assert list(view.ring) == sorted(view.ring)
-        assert all(seat.until > self.now for seat in view.seats)
+        assert all(member.until > self.now for member in view.members)
 
 
 TestRegisters = Registers.TestCase

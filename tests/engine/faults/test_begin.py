@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine import bodies
+from actorflow.engine.commit.entries import Append
+from actorflow.engine.commit.writer import AGAIN
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import StoreFull, UnknownExecution
-from actorflow.engine.execution.live import Live
-from actorflow.engine.execution.writing.entries import Append
-from actorflow.engine.execution.writing.writer import AGAIN
+from actorflow.engine.executions.admission_lane import InboxAdmission
 from actorflow.engine.kind import Message, NewTask, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change, NewMessage
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.tasks.task import HOLD
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
@@ -24,6 +24,7 @@ from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, un
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actorflow.engine.executions.loaded import LoadedExecution
     from actorflow.testing.clock import VirtualClock
 
 
@@ -56,20 +57,22 @@ def test_what_arrives_goes_to_the_one_that_is_there(
     engine.tasker("desk", lambda _task: HOLD)
     engine.resume()
     until(engine, lambda: engine.statistics().tasks == 1)
-    offer = Live.offer_unstored
+    offer = InboxAdmission.offer_unstored
     seen: list[str] = []
 
-    def offer_later(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
+    def offer_later(
+        admission: InboxAdmission, live: LoadedExecution, envelope: Any, waiter: Any, task: Any
+    ) -> bool:
         """Let an answer come just before the message that begins the execution."""
         if type(envelope) is Message and not seen:
             seen.append(live.id)
             if stored:
                 engine.return_task("t", "answer")
             else:
-                engine.core.board.succeed("t", "answer")
-        return offer(live, envelope, waiter, task)
+                engine.parts.tasks.succeed("t", "answer")
+        return offer(admission, live, envelope, waiter, task)
 
-    monkeypatch.setattr(Live, "offer_unstored", offer_later)
+    monkeypatch.setattr(InboxAdmission, "offer_unstored", offer_later)
     assert engine.start("script", "start", id="x").id == "x"
     assert seen == ["x"]
     until(engine, lambda: state_of(engine, "x") == ["start", "answer"])
@@ -81,26 +84,28 @@ def test_two_starts_of_one_id_are_one_although_the_second_is_stored_first(
 ) -> None:
     engine = reopen()
     offered = threading.Event()
-    offer = Live.offer_unstored
+    offer = InboxAdmission.offer_unstored
     others: list[threading.Thread] = []
 
     def step(state: Any, message: Any) -> Any:
         assert offered.wait(PATIENCE)
         return [*state, message]
 
-    def offer_later(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
+    def offer_later(
+        admission: InboxAdmission, live: LoadedExecution, envelope: Any, waiter: Any, task: Any
+    ) -> bool:
         """Let the message of another start be stored first."""
         if not others:
             start = partial(engine.start, "script", "other", id="x")
             others.append(threading.Thread(target=start))
             others[0].start()
-            until(engine, lambda: live.behind)
+            until(engine, lambda: live.has_unread)
         try:
-            return offer(live, envelope, waiter, task)
+            return offer(admission, live, envelope, waiter, task)
         finally:
             offered.set()
 
-    monkeypatch.setattr(Live, "offer_unstored", offer_later)
+    monkeypatch.setattr(InboxAdmission, "offer_unstored", offer_later)
     engine.register(Quick(step))
     assert engine.start("script", "one", id="x").id == "x"
     others[0].join(PATIENCE)
@@ -145,7 +150,7 @@ def test_a_start_without_room_is_refused(script: type[Script], step: Any) -> Non
         until(engine, lambda: not rows(engine, "messages"))
         quiet(engine)
         if step is _fail:
-            assert engine.execution("x").status == "failed"
+            assert engine.execution("x").status == "stuck"
         else:
             assert state_of(engine, "x") == ["start"]
 
@@ -161,7 +166,7 @@ def test_nothing_is_kept_of_starts_that_were_refused(caplog: pytest.LogCaptureFi
                 engine.start("script", "start")
         store.full = False
         quiet(engine)
-        assert not engine.core.host.backlog._unread
+        assert not engine.parts.table.backlog._unread
     assert "messages wait for their kind" not in caplog.text
 
 
@@ -179,22 +184,24 @@ def there(reopen: Callable[..., Engine]) -> Engine:
     engine = opened()
     engine.resume()
     until(engine, lambda: engine.statistics().tasks == 1)
-    assert engine.core.host.find("x") is None
+    assert engine.parts.table.find("x") is None
     return engine
 
 
 def test_one_that_is_woken_does_not_run_beside_one_that_is_being_started(
     there: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, host = there, there.core.host
-    kind_of = host._kind
+    engine, table = there, there.parts.table
+    kind_of = table._kind
     offered = threading.Event()
-    offer = Live.offer_unstored
+    offer = InboxAdmission.offer_unstored
     others: list[threading.Thread] = []
 
-    def offer_later(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
+    def offer_later(
+        admission: InboxAdmission, live: LoadedExecution, envelope: Any, waiter: Any, task: Any
+    ) -> bool:
         assert offered.wait(PATIENCE)
-        return offer(live, envelope, waiter, task)
+        return offer(admission, live, envelope, waiter, task)
 
     def start_first(*given: Any) -> Any:
         """Let a start come just before the execution is in memory."""
@@ -202,14 +209,14 @@ def test_one_that_is_woken_does_not_run_beside_one_that_is_being_started(
             start = partial(engine.start, "script", "start", id="x")
             others.append(threading.Thread(target=start))
             others[0].start()
-            while host.find("x") is None:
+            while table.find("x") is None:
                 others[0].join(0.001)
         return kind_of(*given)
 
-    monkeypatch.setattr(host, "_kind", start_first)
-    monkeypatch.setattr(Live, "offer_unstored", offer_later)
+    monkeypatch.setattr(table, "_kind", start_first)
+    monkeypatch.setattr(InboxAdmission, "offer_unstored", offer_later)
     engine.return_task("t", "answer")
-    found = host.find("x")
+    found = table.find("x")
     assert found is not None
     assert found.creates is not None, "two of one id are in memory"
     offered.set()
@@ -221,20 +228,22 @@ def test_one_that_is_woken_does_not_run_beside_one_that_is_being_started(
 def test_what_is_stored_is_not_run_by_one_that_is_being_started(
     there: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for it learns what became of it, not of the other start."""
-    engine, core = there, there.core
-    offer = Live.offer_unstored
+    """Its waiters learn its own outcome, not that of the other start."""
+    engine, parts = there, there.parts
+    offer = InboxAdmission.offer_unstored
     answers: list[ThreadTicket] = []
 
-    def store_first(live: Live, envelope: Any, waiter: Any, task: Any) -> bool:
+    def store_first(
+        admission: InboxAdmission, live: LoadedExecution, envelope: Any, waiter: Any, task: Any
+    ) -> bool:
         """Let a message be stored, whose sender waits, before the one of the start is here."""
         if not answers:
             answers.append(ThreadTicket())
-            core.writer.append(Append("x", None, (bodies.encode("stored"),), processed=answers[0]))
-            core.in_writer(lambda: None)
-        return offer(live, envelope, waiter, task)
+            parts.writer.append(Append("x", None, (bodies.encode("stored"),), processed=answers[0]))
+            parts.writer.call_and_wait(lambda: None)
+        return offer(admission, live, envelope, waiter, task)
 
-    monkeypatch.setattr(Live, "offer_unstored", store_first)
+    monkeypatch.setattr(InboxAdmission, "offer_unstored", store_first)
     assert engine.start("script", "start", id="x").id == "x"
     assert answers[0].wait(PATIENCE)
     assert answers[0].error is None
@@ -245,15 +254,15 @@ def test_what_is_stored_is_not_run_by_one_that_is_being_started(
 def test_what_is_stored_beside_one_that_was_not_started_is_not_left_behind(
     there: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, core = there, there.core
+    engine, parts = there, there.parts
     finish = Port.finish
     ended = threading.Event()
 
-    def look_first(_live: Live, _envelope: Any, _waiter: Any, _task: Any) -> bool:
+    def look_first(*_given: Any) -> bool:
         """Let somebody look through the store while it is in memory."""
         older = Change("x", messages=(NewMessage("x", "message", b"\xa5older"),))
-        core.in_writer(lambda: core.writer.commit([older]))
-        core.in_writer(core.host.backlog.recover)
+        parts.writer.call_and_wait(lambda: parts.writer.commit([older]))
+        parts.writer.call_and_wait(parts.table.backlog.recover)
         return False
 
     def answer_then(port: Port) -> None:
@@ -263,7 +272,7 @@ def test_what_is_stored_beside_one_that_was_not_started_is_not_left_behind(
             engine.return_task("t", "answer")
             ended.set()
 
-    monkeypatch.setattr(Live, "offer_unstored", look_first)
+    monkeypatch.setattr(InboxAdmission, "offer_unstored", look_first)
     monkeypatch.setattr(Port, "finish", answer_then)
     threading.Thread(target=partial(engine.start, "script", "start", id="x")).start()
     assert ended.wait(PATIENCE)
@@ -274,11 +283,11 @@ def test_what_is_stored_beside_one_that_was_not_started_is_not_left_behind(
 
 
 def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: Engine) -> None:
-    engine, writer = there, there.core.writer
+    engine, writer = there, there.parts.writer
 
     def send(body: bytes) -> None:
         change = Change("x", messages=(NewMessage("x", "message", body),))
-        writer.submit(change, lambda change, _error: engine.core.host.deliver_rows(change.rows))
+        writer.submit(change, lambda change, _error: engine.parts.table.deliver_rows(change.rows))
 
     def at_once() -> None:
         """In the writer's thread: one commit takes all of it."""
@@ -290,7 +299,7 @@ def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: En
             start.join(0.001)
         send(b"\xa1b")
 
-    engine.core.in_writer(at_once)
+    engine.parts.writer.call_and_wait(at_once)
     until(engine, lambda: "b" in state_of(engine, "x"))
     quiet(engine)
     assert state_of(engine, "x") == ["start", "a", "b"]
@@ -299,7 +308,7 @@ def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: En
 def test_who_waits_for_a_message_waits_until_its_execution_can_be_woken(
     there: Engine, clock: VirtualClock
 ) -> None:
-    engine, kind = there, there.core.kinds["script"]
+    engine, kind = there, there.parts.kinds["script"]
     options, failures = kind.options, ["no options now"]
 
     def refuse_once(execution: str) -> Any:
@@ -309,7 +318,7 @@ def test_who_waits_for_a_message_waits_until_its_execution_can_be_woken(
 
     ticket = ThreadTicket()
     kind.options = refuse_once  # type: ignore[method-assign]
-    engine.core.writer.append(Append("x", None, (bodies.encode("late"),), processed=ticket))
+    engine.parts.writer.append(Append("x", None, (bodies.encode("late"),), processed=ticket))
     quiet(engine)
     assert not failures
     assert not ticket.resolved

@@ -1,4 +1,4 @@
-"""Nothing runs before it is asked for, and everything does after; also what is very much."""
+"""Nothing runs before `resume`, and everything does after it, even a very large backlog."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from actorflow.engine.clock import WallClock
 from actorflow.engine.engine import Engine
-from actorflow.engine.execution.live import WINDOW
+from actorflow.engine.executions.loaded import WINDOW
 from actorflow.engine.kind import NewTask, Outcome, SetTimer, Status
 from actorflow.engine.stores.protocol import Change, NewExecution
 from tests.engine.kinds import PATIENCE, Script, collect, flush, quiet, rows, state_of, until
@@ -163,7 +163,7 @@ def test_a_backlog_of_fifty_thousand_is_a_window_in_memory(
     for first in range(0, count, 1_000):
         worker.push_many(range(first, first + 1_000))
         flush(engine)
-        most = max(most, engine.core.host._live["w"].held)
+        most = max(most, engine.parts.table._live["w"].unconsumed)
     assert entered.wait(PATIENCE)
     assert len(rows(engine, "messages")) == count
     assert most <= 2 * WINDOW
@@ -176,8 +176,8 @@ def test_a_backlog_of_fifty_thousand_is_a_window_in_memory(
     held = []
 
     def done() -> bool:
-        live = engine.core.host.find("w")
-        held.append(0 if live is None else live.held)
+        live = engine.parts.table.find("w")
+        held.append(0 if live is None else live.unconsumed)
         return not worker.depth()
 
     until(engine, done)
@@ -207,10 +207,10 @@ def _ended(engine: Engine, count: int, at: float) -> None:
         ]
 
         def commit(changes: list[Change] = changes, done: threading.Event = done) -> None:
-            assert engine.core.writer.commit(changes) is None
+            assert engine.parts.writer.commit(changes) is None
             done.set()
 
-        engine.core.writer.call(commit)
+        engine.parts.writer.call(commit)
         assert done.wait(PATIENCE)
 
 
@@ -218,7 +218,7 @@ class Passes:
     """Notes how much each pass of a purge takes."""
 
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        store: Any = engine.core.store
+        store: Any = engine.parts.store
         purge = store.purge
         self.limits: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Inboxes that are full: what was accepted stays so, and what is rejected is a dead letter."""
+"""Full inboxes: accepted messages stay accepted, and rejected ones become dead letters."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.behaviours import Base, Bounded, Queue, Unique
 from actorflow.engine.errors import EngineClosed
 from actorflow.runtime.errors import Full
 from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours import Base, Bounded, Queue, Unique
 from tests.engine.kinds import PATIENCE, collect, until
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_both_who_wait_for_a_message_are_told_that_it_is_rejected(engine: Engine
     assert gate.entered.wait(PATIENCE)
     worker.push_ack("waits")
     stored, processed = ThreadTicket(), ThreadTicket()
-    engine.core.append("w", "worker", ["too much"], stored=stored, processed=processed)
+    engine.parts.sender.append("w", "worker", ["too much"], stored=stored, processed=processed)
     for ticket in (stored, processed):
         assert ticket.wait(PATIENCE)
         assert isinstance(ticket.error, Full)
@@ -87,7 +87,7 @@ def test_whoever_waits_for_room_is_told_when_the_engine_is_closed(
     for number in range(1, 6):
         engine.send("w", number)
     processed = ThreadTicket()
-    engine.core.append("w", "worker", ["last"], processed=processed)
+    engine.parts.sender.append("w", "worker", ["last"], processed=processed)
     gate = _Gate()
     engine.worker("w", gate, state=[], behaviour=lambda: Bounded(Queue(), 2))
     assert gate.entered.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""An execution that has lost what it waits for has failed, until it is sent again."""
+"""An execution that has lost what it waits for is stuck, until it is sent again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine.engine import Engine
-from actorflow.engine.execution.backlog import CRASHES, OWN_CRASHES
+from actorflow.engine.executions.recovery import CRASHES
 from actorflow.engine.kind import (
     ChildEnded,
     ChildResumed,
@@ -18,8 +18,8 @@ from actorflow.engine.kind import (
     Status,
     TaskEnded,
 )
-from actorflow.engine.stores.protocol import Answer, Change, NewMessage
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.stores.protocol import Change, NewMessage, TaskResult
+from actorflow.engine.tasks.task import HOLD
 from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
@@ -61,19 +61,19 @@ def test_an_execution_that_cannot_take_what_it_waits_for_has_failed(
     until(engine, lambda: state_of(engine, "x") == ["begun"])
     clock.advance(1.0)
     found = engine.wait("x", timeout=PATIENCE)
-    assert found.status == "failed"
+    assert found.status == "stuck"
     assert found.failure is not None
     assert (found.failure.type, found.failure.message) == ("ValueError", "no")
     assert len(engine.dead_letters("x")) == 1
     assert state_of(engine, "x") == ["begun"], "it keeps what it has"
     waiting.faulty = False
     assert engine.dead_letters("x").retry() == 1
-    until(engine, lambda: engine.core.row("x").status == "done")
+    until(engine, lambda: engine.parts.row("x").status == "done")
     assert engine.result("x", timeout=PATIENCE) == "result"
 
 
 def test_it_has_failed_until_that_is_sent_again(engine: Engine) -> None:
-    """Whatever else arrives: it would wait for ever, and so would whoever waits for it."""
+    """Whatever else arrives: otherwise it and its waiters would wait forever."""
     waiting = Waiting(engine, "task")
     engine.start("script", "begin", id="x")
     engine.wait("x", timeout=PATIENCE)
@@ -81,12 +81,12 @@ def test_it_has_failed_until_that_is_sent_again(engine: Engine) -> None:
     quiet(engine)
     assert state_of(engine, "x") == ["begun", "hello"]
     found = engine.wait("x", timeout=PATIENCE)
-    assert found.status == "failed"
+    assert found.status == "stuck"
     assert found.failure is not None
     assert found.failure.message == "no"
     waiting.faulty = False
     engine.dead_letters("x").retry()
-    until(engine, lambda: engine.core.row("x").status == "done")
+    until(engine, lambda: engine.parts.row("x").status == "done")
     assert state_of(engine, "x") == ["begun", "hello", "went on"]
 
 
@@ -123,13 +123,13 @@ def test_its_parent_is_told_that_it_has_failed_and_that_it_goes_on(engine: Engin
     engine.tasker("tasker", lambda _task: "done")
     engine.tasker("holds", lambda _task: HOLD)
     engine.start("script", "begin", id="x")
-    until(engine, lambda: state_of(engine, "x") == ["failed"])
+    until(engine, lambda: state_of(engine, "x") == ["stuck"])
     engine.send("child", "hello")
     quiet(engine)
-    assert state_of(engine, "x") == ["failed"], "nothing has changed"
+    assert state_of(engine, "x") == ["stuck"], "nothing has changed"
     faulty = False
     engine.dead_letters("child").retry()
-    until(engine, lambda: state_of(engine, "x") == ["failed", ChildResumed.__name__])
+    until(engine, lambda: state_of(engine, "x") == ["stuck", ChildResumed.__name__])
 
 
 def crashed_over(store: Kept, clock: VirtualClock, times: int) -> None:
@@ -141,10 +141,14 @@ def crashed_over(store: Kept, clock: VirtualClock, times: int) -> None:
         engine.start("script", "begin", id="x")
         until(engine, lambda: rows(engine, "tasks"))
         message = NewMessage("x", "ended", b"\x82\xa4task\xa1t\xa7outcome\xa2ok")
-        engine.core.in_writer(lambda: store.commit([Change("x", answers=[Answer("t", message)])]))
+        engine.parts.writer.call_and_wait(
+            lambda: store.commit([Change("x", task_results=[TaskResult("t", message)])])
+        )
         (answer,) = rows(engine, "messages")
         for _ in range(times):
-            engine.core.in_writer(lambda: store.commit([Change("x", attempted=[answer.id])]))
+            engine.parts.writer.call_and_wait(
+                lambda: store.commit([Change("x", attempted=[answer.id])])
+            )
 
 
 def end(state: Any, message: Any) -> Any:
@@ -152,10 +156,7 @@ def end(state: Any, message: Any) -> Any:
     return Outcome(state=state, status=Status.DONE, result=message.outcome)
 
 
-def test_the_answer_of_a_task_is_tried_more_often_than_a_message_of_a_user(
-    clock: VirtualClock,
-) -> None:
-    """It was not the answer that ended the process so often, but somebody who killed it."""
+def test_the_answer_of_a_task_is_tried_again_after_fewer_crashes(clock: VirtualClock) -> None:
     store = Kept()
     crashed_over(store, clock, CRASHES)
     with Engine(store, clock=clock, retention=None) as engine:
@@ -166,12 +167,12 @@ def test_the_answer_of_a_task_is_tried_more_often_than_a_message_of_a_user(
 
 def test_an_execution_whose_answer_has_ended_processes_has_failed(clock: VirtualClock) -> None:
     store = Kept()
-    crashed_over(store, clock, OWN_CRASHES)
+    crashed_over(store, clock, CRASHES + 1)
     with Engine(store, clock=clock, retention=None) as engine:
         engine.register(Script(end))
         found = engine.wait("x", timeout=PATIENCE)
-        assert found.status == "failed"
+        assert found.status == "stuck"
         assert found.failure is not None
         assert found.failure.type == "ProcessEnded"
         engine.dead_letters("x").retry()
-        until(engine, lambda: engine.core.row("x").status == "done")
+        until(engine, lambda: engine.parts.row("x").status == "done")

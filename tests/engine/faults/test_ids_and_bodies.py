@@ -1,4 +1,4 @@
-"""What cannot be stored is refused at the call, and harms nothing that was with it."""
+"""A value that cannot be stored is refused at the call, and harms nothing sent with it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_id_that_cannot_be_stored_is_refused_at_the_call(engine: Engine, bad:
         assert "id of" in str(told.value), (number, told.value)
     worker.push_block(1)
     assert worker.state() == [1]
-    assert engine.core.store.execution("x") is None
+    assert engine.parts.store.execution("x") is None
 
 
 OUTCOMES: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -107,7 +107,7 @@ def nested(depth: int) -> Any:
 
 
 class Lazy(list[int]):
-    """A list of a user's own, which would come back as another type."""
+    """A subclass of list, which would come back as another type."""
 
 
 BAD_BODIES: dict[str, tuple[Callable[[], Any], str]] = {

@@ -72,10 +72,10 @@ def test_two_kinds_in_one_commit_are_told_apart(engine: Engine) -> None:
             told.append(error)
 
     def both() -> None:  # in the writer's thread, so that one commit takes both
-        engine.core.append("x", "one", (1,), stored=Told())
-        engine.core.append("x", "two", (2,), stored=Told())
+        engine.parts.sender.append("x", "one", (1,), stored=Told())
+        engine.parts.sender.append("x", "two", (2,), stored=Told())
 
-    engine.core.in_writer(both)
+    engine.parts.writer.call_and_wait(both)
     quiet(engine)
     assert sorted(type(each).__name__ for each in told) == ["KindMismatch", "NoneType"]
     assert state_of(engine, "x") == [1]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.engine.closing import OPEN
 from actorflow.engine.errors import StoreBroken, StoreBusy
-from actorflow.engine.lifetime import OPEN
-from actorflow.engine.stores.sqlite.lock import FileLock, Note
+from actorflow.engine.stores.sqlite.lock import FileLock
 from actorflow.engine.stores.sqlite.store import SqliteStore
 from tests.engine.kinds import PATIENCE
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         "actorflow.application.Flows",
         "actorflow.application.Workflows",
         "actorflow.application.Plans",
-        "actorflow.engine.engine.Core",
+        "actorflow.engine.engine.EngineParts",
         "actorflow.engine.engine.CronKind",
     ],
 )
@@ -80,7 +80,9 @@ def test_a_schedule_needs_a_durable_worker() -> None:
         engine.every("daily", "0 2 * * *", "worker", 1)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("where", ["Log", "Readers.open", "StoreFile.remember"])
+@pytest.mark.parametrize(
+    "where", ["session.CommitLog", "store.SqliteReaders.open", "store.StoreFile.remember"]
+)
 @pytest.mark.parametrize("life", ["new", "closed", "killed"])
 def test_a_store_whose_opening_fails_at_its_end_can_be_opened_again(
     where: str, life: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,11 +98,11 @@ def test_a_store_whose_opening_fails_at_its_end_can_be_opened_again(
             for name in ("store.db", "store.db-wal", "store.db.lock"):
                 shutil.move(tmp_path / f"copy of {name}", tmp_path / name)
 
-    def fails(*_: Any) -> None:
+    def fails(*_: Any, **_options: Any) -> None:
         raise OSError(errno.EMFILE, "too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"actorflow.engine.stores.sqlite.store.{where}", fails)
+        patch.setattr(f"actorflow.engine.stores.sqlite.{where}", fails)
         with pytest.raises(OSError, match="too many open files"):
             af.Engine(path)
     with af.Engine(path, durability="off") as engine:
@@ -116,16 +118,16 @@ def test_an_interrupt_leaves_neither_the_lock_nor_a_wrong_note(
     main, go = threading.main_thread().ident, threading.Event()
     assert main is not None
     path = tmp_path / "store.db"
-    mark = FileLock.mark
+    write = FileLock._write
 
-    def interrupts(lock: FileLock, note: Note, *, sync: bool = True) -> None:
-        mark(lock, note, sync=sync)
+    def interrupts(lock: FileLock, *, sync: bool = False) -> None:
+        write(lock, sync=sync)
         signal.pthread_kill(main, signal.SIGINT)
         assert go.wait(PATIENCE)
 
     store = SqliteStore(path, durability="off") if verb == "close" else None
     with monkeypatch.context() as patch:
-        patch.setattr(FileLock, "mark", interrupts)
+        patch.setattr(FileLock, "_write", interrupts)
         with pytest.raises(KeyboardInterrupt):
             SqliteStore(path, durability="off") if store is None else store.close()
     go.set()

@@ -1,4 +1,4 @@
-"""Nothing is left behind by what has ended, and nothing is sent to nobody."""
+"""Ended executions leave nothing behind, and every message has a receiver."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.behaviours import Bounded, Queue
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution
-from actorflow.engine.execution.backlog import CRASHES
+from actorflow.engine.executions.recovery import CRASHES
 from actorflow.engine.kind import NewChild, NewTask, NewWatch, Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.tasks.task import HOLD
 from actorflow.runtime.errors import Rejected
-from behaviours import Bounded, Queue
 from tests.engine.kinds import (
     PATIENCE,
     Kept,
@@ -32,7 +32,7 @@ from tests.engine.kinds import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.kinds.worker import DurableWorker
+    from actorflow.engine.kinds.worker_handle import DurableWorker
     from actorflow.testing import VirtualClock
 
 
@@ -47,7 +47,7 @@ def test_the_writer_does_not_look_for_names_like_it(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among thousands of executions that takes tens of milliseconds, in which nobody commits."""
-    store: Any = engine.core.store
+    store: Any = engine.parts.store
     listing, threads = store.listing, []
 
     def noting(**options: Any) -> Any:
@@ -153,7 +153,12 @@ def test_a_schedule_ticks_again_after_it_was_cancelled_and_set(
 def test_a_push_to_a_cancelled_worker(engine: Engine) -> None:
     worker = engine.worker("w", collect, state=[])
     worker.push_block(1)
+    engine.send("w", 2, key="two")
+    until(engine, lambda: worker.state() == [1, 2])
     assert engine.cancel("w")
+    engine.send("w", 2, key="two")  # it was counted
+    with pytest.raises(ExecutionEnded, match="'w' has ended"):
+        engine.send("w", 3, key="three")
     with pytest.raises(ExecutionEnded, match="'w' has ended"):
         worker.push_ack(2)
     with pytest.raises(ExecutionEnded, match="'w' has ended"):
@@ -163,7 +168,7 @@ def test_a_push_to_a_cancelled_worker(engine: Engine) -> None:
     until(engine, lambda: len(worker.dead_letters) == 3)
     assert [letter.message for letter in worker.dead_letters] == [4, 5, 6]
     assert all("ExecutionEnded" in letter.error for letter in worker.dead_letters)
-    assert worker.state() == [1]
+    assert worker.state() == [1, 2]
 
 
 def test_what_was_stored_before_a_cancel_is_a_dead_letter(reopen: Callable[..., Engine]) -> None:
@@ -211,7 +216,7 @@ def test_an_execution_whose_first_message_is_given_up_has_failed(engine: Engine)
     engine.register(Script(step))
     engine.send("x", 1, kind="script")
     found = engine.wait("x", timeout=PATIENCE)
-    assert found.status == "failed"
+    assert found.status == "stuck"
     assert found.failure is not None
     assert (found.failure.type, found.failure.message) == ("ValueError", "no")
     assert "test_orphans" in found.failure.traceback
@@ -254,8 +259,10 @@ def test_an_execution_whose_second_message_has_ended_processes_goes_on(clock: Vi
         engine.send("x", "begin", kind="script")
         engine.send("x", "poison")
         poison = rows(engine, "messages")[1].id
-        for _ in range(CRASHES):
-            engine.core.in_writer(lambda: store.commit([Change("x", attempted=[poison])]))
+        for _ in range(CRASHES + 1):
+            engine.parts.writer.call_and_wait(
+                lambda: store.commit([Change("x", attempted=[poison])])
+            )
     with Engine(store, clock=clock, retention=None) as engine:
         engine.register(Script())
         engine.resume()
@@ -266,17 +273,17 @@ def test_an_execution_whose_second_message_has_ended_processes_goes_on(clock: Vi
 
 
 def test_an_execution_that_has_failed_is_not_waited_for(engine: Engine) -> None:
-    """Whoever begins to wait after that is told at once, although it is in memory still."""
+    """A later waiter gets the failure at once, although the execution is still in memory."""
 
     def step(state: Any, message: Any) -> Any:
         raise ValueError("no")
 
     engine.register(Script(step))
     engine.send("x", 1, kind="script")
-    until(engine, lambda: engine.core.row("x").status == "failed")
+    until(engine, lambda: engine.parts.row("x").status == "stuck")
     flush(engine)
-    assert engine.core.host.find("x") is not None
-    assert engine.wait("x", timeout=PATIENCE).status == "failed"
+    assert engine.parts.table.find("x") is not None
+    assert engine.wait("x", timeout=PATIENCE).status == "stuck"
 
 
 def test_a_child_whose_first_message_is_given_up_is_told_to_its_parent(engine: Engine) -> None:
@@ -292,4 +299,4 @@ def test_a_child_whose_first_message_is_given_up_is_told_to_its_parent(engine: E
     engine.register(Script(step))
     engine.send("x", "begin", kind="script")
     engine.wait("x", timeout=PATIENCE)
-    assert state_of(engine, "x") == ["child", "failed"]
+    assert state_of(engine, "x") == ["child", "stuck"]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.behaviours import Bounded, Queue
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import EngineClosed
 from actorflow.engine.kind import NewTask, Options, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.tasks.task import HOLD
 from actorflow.runtime.errors import ActorflowError, Rejected
-from behaviours import Bounded, Queue
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, flush, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_a_kind_is_registered_while_messages_are_sent(where: Any, script: type[S
             before = {
                 f"x{n}": state_of(engine, f"x{n}") or []
                 for n in range(3)
-                if engine.core.store.execution(f"x{n}") is not None
+                if engine.parts.store.execution(f"x{n}") is not None
             }
             assert together(THREADS, work) == [None] * THREADS
             _until_consumed(engine)
@@ -257,7 +257,7 @@ def test_whatever_is_called_while_the_engine_closes_ends(where: Any) -> None:
 
 
 def test_the_order_survives_a_close_that_waits_for_a_tasker(where: Any) -> None:
-    """Messages are sent while close() waits: none may overtake those that are in memory."""
+    """Messages are sent while close() waits: none may overtake the ones in memory."""
     begun, go = threading.Event(), threading.Event()
 
     def do(_task: Any) -> Any:
@@ -288,7 +288,7 @@ def test_the_order_survives_a_close_that_waits_for_a_tasker(where: Any) -> None:
     closing.start()
     while not engine.closed:
         pass
-    left = list(range(4, 8))  # those that are refused are sent to the next engine
+    left = list(range(4, 8))  # refused messages are sent to the next engine
     with suppress(EngineClosed):
         while left:
             engine.send("x", left[0])
@@ -322,10 +322,10 @@ def test_a_run_that_always_loses_its_race_gives_up_nothing(
     engine.send("x", "mine", kind="script")
     for number in range(3):
         assert entered.acquire(timeout=PATIENCE)
-        row = engine.core.row("x")
+        row = engine.parts.row("x")
         state = script.encode([*script.decode(row.state), number])
         change = Change("x", kind="script", expected=row.revision, state=state, at=1.0)
-        engine.core.writer.submit(change)
+        engine.parts.writer.submit(change)
         flush(engine)
         go.release()
     go.release()
@@ -361,9 +361,9 @@ def test_what_is_read_from_the_store_is_not_delivered_once_more(
     where: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that is behind reads on after a commit that has stored another message for it."""
-    monkeypatch.setattr("actorflow.engine.execution.host.WINDOW", 4)
-    for room in ("host", "backlog"):
-        monkeypatch.setattr(f"actorflow.engine.execution.{room}.LOW", 2)
+    monkeypatch.setattr("actorflow.engine.executions.table.WINDOW", 4)
+    for room in ("table", "recovery"):
+        monkeypatch.setattr(f"actorflow.engine.executions.{room}.LOW", 2)
     entered, go = threading.Semaphore(0), threading.Semaphore(0)
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
@@ -385,10 +385,10 @@ def test_what_is_read_from_the_store_is_not_delivered_once_more(
             blocked.set()
             assert on.wait(PATIENCE)
 
-        engine.core.writer.call(block)
+        engine.parts.writer.call(block)
         assert blocked.wait(PATIENCE)
         go.release(5)
-        while not engine.core.writer.waiting:  # what the second run came to
+        while not engine.parts.writer.waiting:  # what the second run came to
             pass
         worker.push(8)
         on.set()  # one commit takes both

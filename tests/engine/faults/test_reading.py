@@ -6,16 +6,16 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec import DecodeError
 
+from actorflow.behaviours import Queue
 from actorflow.engine import bodies
+from actorflow.engine.commit.writer import AGAIN
 from actorflow.engine.engine import Engine
-from actorflow.engine.errors import EngineClosed, ExecutionFailed, StoreRefused
-from actorflow.engine.execution.writing.writer import AGAIN
+from actorflow.engine.errors import EngineClosed, ExecutionFailed, StateUnreadable, StoreRefused
+from actorflow.engine.executions import cancellation
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer, TaskEnded
-from actorflow.engine.stores.protocol import Change, TaskRow, TimerRow
+from actorflow.engine.stores.protocol import Change, NewMessage, TaskRow, TimerRow
 from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours import Queue
 from tests.engine.kinds import (
     PATIENCE,
     Kept,
@@ -95,7 +95,7 @@ METHODS = ["execution", "executions", "pending", "due", "open", "watches", "task
 
 
 def _work(engine: Engine, clock: VirtualClock, number: int) -> list[Any]:
-    """Do something of everything; return what callers were told."""
+    """Do something of everything; return the answers to callers."""
     told: list[Any] = []
 
     def call(function: Callable[[], Any]) -> None:
@@ -117,7 +117,7 @@ def _work(engine: Engine, clock: VirtualClock, number: int) -> list[Any]:
 def test_a_broken_way_to_the_store_gives_up_nothing(
     clock: VirtualClock, error: type[Exception]
 ) -> None:
-    """A store of a user's may raise what its network raises."""
+    """A custom store may raise the errors of its network."""
     store = Forgetful()
     store.error = error
 
@@ -176,7 +176,7 @@ def test_a_read_error_wedges_nothing(clock: VirtualClock, method: str, times: in
         quiet(engine)
         for name in ("x0", "x2", "y0", "y2"):
             assert sorted(map(str, state_of(engine, name))) == sorted([name[1], "task", "tick"])
-        for name in ("x1", "y1"):  # it was stored, and is processed; or its sender was told
+        for name in ("x1", "y1"):  # it was stored and processed, or its sender got an error
             if store.execution(name) is not None:
                 assert sorted(map(str, state_of(engine, name))) == ["1", "task", "tick"]
                 assert engine.execution(name).status == "active"
@@ -269,10 +269,10 @@ def test_a_cancel_that_cannot_look_again_is_told(
     with Engine(store, clock=clock, retention=None) as engine:
         worker = engine.worker("w", collect, state=[])
         worker.push_block(0)
-        stale = engine.core.row("w")
+        stale = engine.parts.row("w")
         worker.push_block(1)
         with monkeypatch.context() as patch:
-            patch.setattr(engine.core, "row", lambda _execution: stale)
+            patch.setattr(cancellation, "execution_row", lambda *_given: stale)
             store.fail("execution")
             with pytest.raises(StoreRefused):
                 engine.cancel("w")
@@ -303,9 +303,9 @@ class Fussy:
 
 
 def _spoil(engine: Engine, name: str) -> None:
-    row = engine.core.row(name)
+    row = engine.parts.row(name)
     change = Change(name, kind="fussy", expected=row.revision, state=bodies.encode(["bad"]), at=1.0)
-    engine.core.writer.submit(change)
+    engine.parts.writer.submit(change)
     flush(engine)
 
 
@@ -323,12 +323,10 @@ def test_one_state_that_cannot_be_decoded_holds_up_nobody(reopen: Callable[..., 
     engine.register(Fussy())
     engine.resume()
     found = engine.wait("x2", timeout=PATIENCE)
-    assert found.status == "failed"
+    assert found.status == "stuck"
     assert found.failure is not None
-    assert (found.failure.type, found.failure.message) == (
-        "ValueError",
-        "this state cannot be read",
-    )
+    assert found.failure.type == "StateUnreadable"
+    assert "ValueError: this state cannot be read" in found.failure.message
     with pytest.raises(ExecutionFailed, match="cannot be read"):
         engine.result("x2")
     until(engine, lambda: len(rows(engine, "messages")) == 1)
@@ -366,7 +364,7 @@ def test_a_failure_that_cannot_be_stored_for_a_moment_is_stored_later(
 
         until(engine, told)
         thread.join(PATIENCE)
-        assert found == ["failed"]
+        assert found == ["stuck"]
 
 
 def test_code_that_can_read_it_goes_on_with_what_has_waited(reopen: Callable[..., Engine]) -> None:
@@ -378,7 +376,7 @@ def test_code_that_can_read_it_goes_on_with_what_has_waited(reopen: Callable[...
     engine = reopen()
     engine.register(Fussy())
     engine.send("x", 2)
-    assert engine.wait("x", PATIENCE).status == "failed"
+    assert engine.wait("x", PATIENCE).status == "stuck"
     engine = reopen()
     engine.register(Script(name="fussy"))
     engine.resume()
@@ -387,16 +385,34 @@ def test_code_that_can_read_it_goes_on_with_what_has_waited(reopen: Callable[...
     assert engine.execution("x").status == "active"
 
 
+def test_a_message_that_cannot_be_decoded_becomes_a_dead_letter(
+    reopen: Callable[..., Engine],
+) -> None:
+    engine = reopen()
+    engine.worker("w", collect, state=[]).push_block(1)
+    unreadable = NewMessage("w", "message", b"\xc1")
+    engine.parts.writer.submit(Change("w", messages=(unreadable,)))
+    flush(engine)
+    engine = reopen()
+    worker = engine.worker("w", collect, state=[])
+    worker.push_block(2, timeout=PATIENCE)
+    assert worker.state() == [1, 2]
+    (letter,) = worker.dead_letters
+    assert (letter.message, letter.type) == (b"\xc1", "message")
+    assert letter.error.startswith("DecodeError")
+    assert worker.dead_letters.purge(letter) == 1
+
+
 def test_a_waiter_is_told_that_the_state_cannot_be_read(reopen: Callable[..., Engine]) -> None:
     engine = reopen()
     engine.worker("w", collect, state=[]).push_block(1)
-    row = engine.core.row("w")
+    row = engine.parts.row("w")
     change = Change("w", kind="worker", expected=row.revision, state=b"\xc1", at=1.0)
-    engine.core.writer.submit(change)
+    engine.parts.writer.submit(change)
     flush(engine)
     worker = reopen().worker("w", collect, state=[])
     for _ in range(2):
-        with pytest.raises(DecodeError):
+        with pytest.raises(StateUnreadable, match="the state of execution 'w'"):
             worker.push_block(2, timeout=PATIENCE)
 
 
@@ -419,7 +435,7 @@ def test_an_answer_waits_with_the_others_for_code_that_can_read_the_state(
     engine.register(Fussy())
     engine.resume()
     assert engine.return_task("a", 7)
-    assert engine.wait("x", PATIENCE).status == "failed"
+    assert engine.wait("x", PATIENCE).status == "stuck"
     flush(engine)
     engine = reopen()
     engine.register(Script(step, name="fussy"))
@@ -443,12 +459,12 @@ def test_a_timer_whose_body_cannot_be_read_holds_up_no_other(
         TimerRow("x", "t", clock.now() + 1.0, b"\xc1"),
         TimerRow("y", "t", clock.now() + 1.0, bodies.encode("tick")),
     ]
-    engine.core.writer.submit(Change("x", timers=timers))
+    engine.parts.writer.submit(Change("x", timers=timers))
     flush(engine)
-    engine.core.in_writer(engine.core.timers.start)
+    engine.parts.writer.call_and_wait(engine.parts.timers.start)
     clock.advance(1.0)
     until(engine, lambda: state_of(engine, "y") == ["begin", "tick"])
-    assert engine.wait("x", PATIENCE).status == "failed"
+    assert engine.wait("x", PATIENCE).status == "stuck"
     assert rows(engine, "timers") == []
 
 
@@ -466,7 +482,7 @@ def test_a_task_whose_body_cannot_be_read_fails_and_holds_up_no_other(
         TaskRow("a", "x", "t", b"\xc1", 0, 0.0, None, None, 0, tell_start=False),
         TaskRow("b", "y", "t", bodies.encode(7), 0, 0.0, None, None, 0, tell_start=False),
     ]
-    engine.core.writer.submit(Change("x", tasks=tasks))
+    engine.parts.writer.submit(Change("x", tasks=tasks))
     flush(engine)
     engine.tasker("t", lambda task: task.body, **options)
     script.wait(4)
@@ -563,14 +579,14 @@ def test_only_who_asks_what_became_of_a_message_is_told_that_it_cannot_be_read(
 
         def both() -> None:
             """In the writer's thread, so that one commit takes both."""
-            engine.core.append("w", "worker", ("other",), stored=other)
-            engine.core.append("w", "worker", ("first",), stored=again, key="k")
+            engine.parts.sender.append("w", "worker", ("other",), stored=other)
+            engine.parts.sender.append("w", "worker", ("first",), stored=again, key="k")
 
-        engine.core.in_writer(both)
+        engine.parts.writer.call_and_wait(both)
         assert again.wait(PATIENCE)
         assert other.wait(PATIENCE)
         assert isinstance(again.error, StoreRefused)
         assert other.error is None
-        assert engine.core.writer.quiet
+        assert engine.parts.writer.quiet
         worker.push_block("last")
         assert worker.state() == ["first", "other", "last"]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from actorflow.engine.engine import Engine
-from actorflow.engine.execution.backlog import CRASHES
+from actorflow.engine.executions.recovery import CRASHES
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.tasks.task import HOLD
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.testing.clock import VirtualClock
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, flush, quiet, rows, state_of, until
@@ -63,7 +63,7 @@ def test_a_message_that_is_cut_off_by_many_closings_is_no_crasher() -> None:
 
 def test_a_message_that_was_there_at_each_of_many_crashes_is_given_up() -> None:
     store = Left()
-    jobs = [Hanging() for _ in range(CRASHES + 1)]
+    jobs = [Hanging() for _ in range(CRASHES + 2)]
     try:
         for number, job in enumerate(jobs):
             store.left_open = number > 0
@@ -87,7 +87,7 @@ def test_a_message_that_was_there_at_each_of_many_crashes_is_given_up() -> None:
 
 def test_messages_that_were_processed_beside_one_that_ends_the_process_are_not_given_up() -> None:
     store = Left()
-    jobs = [Hanging() for _ in range(CRASHES + 1)]
+    jobs = [Hanging() for _ in range(CRASHES + 2)]
     others = [Hanging() for _ in jobs]
     try:
         for number, (job, other) in enumerate(zip(jobs, others, strict=True)):
@@ -235,7 +235,7 @@ def test_a_task_that_is_held_over_many_restarts_is_held(
 def test_an_engine_can_be_closed_again_and_again_while_it_recovers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("actorflow.engine.execution.backlog._PAGE", 1)
+    monkeypatch.setattr("actorflow.engine.executions.recovery._PAGE", 1)
     store = Left()
     names = [f"x{number:02}" for number in range(50)]
     with Engine(store) as engine:
@@ -277,7 +277,7 @@ def test_a_push_block_does_not_overtake_what_an_earlier_engine_has_left(
     """It comes just when the worker is awake, and not all of its messages are there."""
     store = Telling()
     with Engine(store) as engine:
-        engine.core.passive = True  # it leaves what it stores
+        engine.parts.state.passive = True  # it leaves what it stores
         engine.worker("w", collect, state=[]).push_many(range(4))
     for _ in range(crashes - 1):
         store.commit([Change("w", attempted=[row.id for row in rows(store, "messages")])])
@@ -288,9 +288,9 @@ def test_a_push_block_does_not_overtake_what_an_earlier_engine_has_left(
 
         def push_block() -> None:  # in the writer's thread: it must not wait
             done.append(ThreadTicket())
-            engine.core.append_waiting("w", "worker", f"new{len(done)}", done[-1])
+            engine.parts.sender.append_waiting("w", "worker", f"new{len(done)}", done[-1], None)
 
-        def wake(*arguments: Any) -> Any:
+        def load(*arguments: Any) -> Any:
             live = woken(*arguments)
             push_block()
             return live
@@ -298,8 +298,8 @@ def test_a_push_block_does_not_overtake_what_an_earlier_engine_has_left(
         if moment == "counted":
             store.count = push_block
         else:
-            woken = engine.core.host.wake
-            monkeypatch.setattr(engine.core.host, "wake", wake)
+            woken = engine.parts.table.load
+            monkeypatch.setattr(engine.parts.table, "load", load)
         engine.resume()
         until(engine, lambda: not rows(engine, "messages"))
         worker.push_block("last")

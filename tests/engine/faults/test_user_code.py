@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actorflow.behaviours import Base, Queue, Unique
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.tasks.task import HOLD
 from actorflow.runtime.actor.actor import Stop
 from actorflow.runtime.errors import Dropped, Replaced, WorkerStopped
 from actorflow.runtime.worker.job.deferred import Deferred
-from behaviours import Base, Queue, Unique
 from tests.engine.kinds import PATIENCE, Script, collect, quiet, rows, state_of, until
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ def _provoke(engine: Engine, hooks: Hooks) -> None:
     if hooks.hanging in ("on_cancel", "kind.cancel"):
         engine.cancel("hooked")
     if hooks.hanging == "kind.view":
-        until(engine, lambda: engine.core.store.execution("hooked"))
+        until(engine, lambda: engine.parts.store.execution("hooked"))
         assert engine.execution("hooked").view == "hooked"
 
 
@@ -422,5 +422,5 @@ def test_a_hook_that_hangs_costs_others_nothing(real: Engine, hook: str) -> None
 def test_a_status_that_is_none_is_the_kinds_failure(engine: Engine) -> None:
     engine.register(Script(lambda state, message: Outcome(state=[], status="asleep")))  # type: ignore[arg-type]
     engine.send("x", 1, kind="script")
-    assert engine.wait("x", PATIENCE).status == Status.FAILED
+    assert engine.wait("x", PATIENCE).status == Status.STUCK
     assert "asleep" in next(iter(engine.dead_letters("x"))).error

@@ -16,7 +16,7 @@ from actorflow.cli import application
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.opening import open_store, scheme_of
 from actorflow.engine.stores.sqlite.store import SqliteStore
-from actorflow.runtime.errors import BadOption
+from actorflow.runtime.errors import BadOption, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def test_commands_find_it_too(install: Callable[..., Path]) -> None:
     assert "sums  " in command("ps", "SHELF://copy")
     assert "cancelled" in command("cancel", "shelf://copy", "sums")
     command("import", "shelf://copy", given=text, code=1)  # it is not empty
-    command("ps", "shelf://nowhere", code=1)
+    command("ps", "shelf://nowhere", code=3)
     done = subprocess.run(
         [sys.executable, "-m", "actorflow.cli", "ps", "shelf://copy"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])},
@@ -135,7 +135,7 @@ def test_an_unknown_scheme_is_told_with_those_that_there_are(install: Callable[.
 
 def _error(*arguments: str) -> str:
     result = CliRunner().invoke(application(), list(arguments))
-    assert result.exit_code == 1
+    assert result.exit_code == 2  # wrong usage
     return result.output + str(result.stderr)
 
 
@@ -213,4 +213,4 @@ def test_a_store_whose_extra_is_not_installed_says_what_to_install(name: str) ->
         timeout=PATIENCE,
         check=True,
     )
-    assert done.stdout.endswith("Install what it needs: pip install 'actorflow[cluster]'\n")
+    assert done.stdout.endswith(f"Install what it needs: {install_hint('cluster')}\n")

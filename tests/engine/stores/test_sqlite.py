@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,8 +43,23 @@ def test_a_store_that_is_replaced_while_it_is_open_takes_nothing_more(tmp_path: 
     other = filled(tmp_path / "other.db", 1)
     store = SqliteStore(tmp_path / "s.db")
     other.rename(store.path)
-    with pytest.raises(StoreBroken, match="put back what was removed or restore a backup"):
+    with pytest.raises(StoreBroken, match="put the missing file back or restore a backup"):
         store.commit([full(1)])
+    store.close()
+
+
+@pytest.mark.parametrize("end", ["", "-wal", ".lock"])
+def test_a_store_that_has_been_open_for_long_notices_that_a_file_is_gone(
+    end: str, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    long_ago = time.time() - 60
+    os.utime(tmp_path, (long_ago, long_ago))  # so that one look at the folder is enough
+    store.commit([full(0)])
+    store.commit([full(1)])
+    (tmp_path / f"s.db{end}").rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreBroken, match="was removed or replaced while it was open"):
+        store.commit([full(2)])
     store.close()
 
 

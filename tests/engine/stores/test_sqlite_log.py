@@ -86,8 +86,8 @@ def test_a_reader_at_the_end_does_no_harm(tmp_path: Path) -> None:
 def test_looking_at_a_store_while_its_log_is_moved_into_it(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     store = SqliteStore(path, durability="off")
-    assert store._connection is not None
-    store._connection.execute("PRAGMA wal_autocheckpoint = 20")  # all the time
+    assert store._session is not None
+    store._session.connection.execute("PRAGMA wal_autocheckpoint = 20")  # all the time
 
     def write() -> None:
         for number in range(600):
@@ -173,13 +173,13 @@ def test_a_log_that_begins_again_has_its_room_still(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "s.db")
     for number in range(20):
         store.commit([full(number)])
-    assert store._connection is not None
-    store._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    assert store._session is not None
+    store._session.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     before = Path(f"{store.path}-wal").stat().st_size
     for number in range(20, 25):
         store.commit([full(number)])
     assert Path(f"{store.path}-wal").stat().st_size == before
-    store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store._session.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     store.commit([full(25)])
     store.commit([full(26)])  # finds the log short, and that it grows
     store.close()
@@ -195,8 +195,8 @@ def test_room_in_the_log_is_made_while_nobody_else_writes(tmp_path: Path) -> Non
         store.commit([full(number)])
     other.execute("BEGIN IMMEDIATE")
     other.execute("INSERT INTO theirs VALUES (40, ?)", (bytes(5_000),))
-    assert store._connection is not None
-    store._connection.execute("PRAGMA busy_timeout = 0")
+    assert store._session is not None
+    store._session.connection.execute("PRAGMA busy_timeout = 0")
     with pytest.raises(StoreRefused, match="another program writes it"):
         store.commit([full(40)])
     other.execute("COMMIT")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.stores.protocol import (
-    Answer,
     Change,
     NewDead,
     NewExecution,
     NewMessage,
+    TaskResult,
     TaskRow,
     TimerRow,
 )
@@ -32,8 +32,8 @@ class Plans:
         self.store = SqliteStore(path, durability="off")
         self.found: dict[str, list[str]] = {}
         self._explainer = StoreFile(path).connect("mode=ro")
-        assert self.store._connection is not None
-        self.store._connection.set_trace_callback(self.note)
+        assert self.store._session is not None
+        self.store._session.connection.set_trace_callback(self.note)
         read = self.store._readers.read
 
         def noted(text: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -63,9 +63,10 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path) -> None:
         [
             Change("a", clear=True, creates=[NewExecution("a", "k")], consumed=[1, 2, 7],
                    attempted=[3], cancelled_timers=[("a", "t")], finished_tasks=["x"],
-                   cancelled_watches=[("a", "w")], buried=[1], revived=[2],
-                   fired=[(TimerRow("a", "t", 1.0, b""), NewMessage("a", "timer", b"", "key"))],
-                   answers=[Answer("y", NewMessage("a", "ended", b""))],
+                   cancelled_watches=[("a", "w")], purged_letters=[1], requeued_letters=[2],
+                   fired_timers=[(TimerRow("a", "t", 1.0, b""),
+                                  NewMessage("a", "timer", b"", "key"))],
+                   task_results=[TaskResult("y", NewMessage("a", "ended", b""))],
                    retried=[TaskRow("z", "a", "t", b"")],
                    dead=[NewDead(5, "a", "message", b"", "why")]),
             Change("execution-1", expected=1, state=b"new"),
@@ -95,6 +96,7 @@ def test_no_statement_reads_a_whole_table(tmp_path: Path) -> None:
     store.dead(execution="a", after=1)
     store.dead(after=1)
     store.dead_letter(1)
+    store.keyed("a", "x")
     store.tags("a")
     store.watches(after=("a", "w"))
     store.counts(["a", "b"])

@@ -16,7 +16,7 @@ from tests.engine.stores.files import contents, crashed, files, filled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# --- what is refused stays as it is --------------------------------------------------------------
+# --- refused stores stay unchanged ---------------------------------------------------------------
 
 
 def somebody_elses(path: Path) -> None:

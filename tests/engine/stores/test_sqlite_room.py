@@ -18,6 +18,7 @@ from actorflow.engine.stores.protocol import (
     TimerRow,
 )
 from actorflow.engine.stores.sqlite.store import SqliteStore
+from actorflow.runtime.errors import BadOption
 from tests.engine.stores.files import contents, files, filled, python
 
 if TYPE_CHECKING:
@@ -86,10 +87,27 @@ def test_a_file_that_must_not_be_read_is_told(open_folder: Path) -> None:
 
 
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StoreBroken, match="cannot be opened"):
+    with pytest.raises(BadOption, match=r"no folder .*nowhere for the store s.db: create it"):
         SqliteStore(tmp_path / "nowhere" / "s.db")
     with pytest.raises(StoreBroken, match="there is no store"):
         SqliteStore(tmp_path / "s.db", read_only=True)
+
+
+def test_a_closed_store_can_be_read_where_nothing_can_be_written(open_folder: Path) -> None:
+    path = filled(open_folder / "s.db", 1)
+    path.chmod(0o444)
+    open_folder.chmod(0o555)
+    before = files(open_folder)
+    done = python(AS_NOBODY, str(path), "ro")
+    assert done.stdout == "opened\n", done.stderr
+    assert files(open_folder) == before
+
+
+@pytest.mark.parametrize("length", [245, 300, 5_000])
+def test_a_path_that_is_too_long_is_refused(length: int, tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match=r"too long for a path; choose a shorter name"):
+        SqliteStore(tmp_path / ("x" * length))
+    assert list(tmp_path.iterdir()) == []
 
 
 NO_ROOM = """
@@ -173,7 +191,7 @@ def test_errors_of_sqlite_are_explained(tmp_path: Path) -> None:
         store.commit([Change("\ud800", messages=[NewMessage("\ud800", "message", given)])])
     connection = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
-    store._connection.execute("PRAGMA busy_timeout = 0")  # type: ignore[union-attr]
+    store._session.connection.execute("PRAGMA busy_timeout = 0")  # type: ignore[union-attr]
     with pytest.raises(StoreRefused, match="another program writes it"):
         store.commit([Change("a", history=[b"h"])])
     connection.close()
@@ -189,10 +207,3 @@ def _error(code: int) -> sqlite3.OperationalError:
     error = sqlite3.OperationalError("told by SQLite")
     error.sqlite_errorcode = code
     return error
-
-
-def test_a_closed_store_in_a_folder_that_must_not_be_written(open_folder: Path) -> None:
-    path = filled(open_folder / "s.db", 1)
-    open_folder.chmod(0o555)
-    done = python(AS_NOBODY, str(path), "ro")
-    assert "see the permissions of it and its folder" in done.stdout, done.stderr

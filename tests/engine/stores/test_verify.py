@@ -1,4 +1,4 @@
-"""What is wrong in a store is found, and nothing that is right."""
+"""`verify` reports every fault in a store, and nothing else."""
 
 from __future__ import annotations
 

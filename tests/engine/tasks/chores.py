@@ -12,10 +12,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.tasks.task import HOLD
 
 if TYPE_CHECKING:
-    from actorflow.engine.tasks.tasker import Task
+    from actorflow.engine.tasks.task import Task
 
 
 class Fussy(Exception):

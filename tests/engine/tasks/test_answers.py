@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours import Unique
 from actorflow.engine import bodies
 from actorflow.engine.engine import Engine
 from actorflow.engine.kind import TaskEnded
-from actorflow.engine.tasks.tasker import HOLD
-from behaviours import Unique
+from actorflow.engine.tasks.task import HOLD
 from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
 from tests.engine.tasks.asking import ask, asking
 
@@ -26,7 +26,7 @@ class Noting(Kept):
 
     def commit(self, changes: Any) -> None:
         self.stored += [row for each in changes for row in each.messages]
-        self.stored += [answer.message for each in changes for answer in each.answers]
+        self.stored += [answer.message for each in changes for answer in each.task_results]
         super().commit(changes)
 
 
@@ -50,7 +50,7 @@ def test_an_answer_to_an_execution_that_is_not_in_memory_is_stored() -> None:
         engine.tasker("t", lambda _task: HOLD)
         ask(engine, "a")
         script.wait(1)
-        until(engine, lambda: not len(engine.core.host))
+        until(engine, lambda: not len(engine.parts.table))
         assert engine.return_task("a", 1)
         script.wait(2)
         quiet(engine)
@@ -105,7 +105,7 @@ def test_an_answer_that_is_displaced_ends_its_task() -> None:
         assert entered.wait(PATIENCE)
         assert engine.return_task("a", 1)
         assert engine.return_task("b", 2)
-        until(engine, lambda: engine.core.host._live["x"].displaced)
+        until(engine, lambda: engine.parts.table._live["x"].displaced)
         go.set()
         script.wait(3)
         quiet(engine)

@@ -17,7 +17,7 @@ import pytest
 from actorflow.engine.engine import Engine
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.process import ProcessTasker
-from actorflow.engine.tasks.tasker import Task
+from actorflow.engine.tasks.task import Task
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.process.options import Processes
@@ -155,7 +155,7 @@ def test_a_held_task_is_answered_later(engine: Engine, script: Script) -> None:
     engine.tasker("t", chores.hold, executor="process")
     ask(engine, "a")
     script.wait(1)
-    while engine.core.board._taskers["t"].running or not engine.core.board.row("a"):
+    while engine.parts.tasks._taskers["t"].running or not engine.parts.tasks.row("a"):
         quiet(engine)
     assert engine.return_task("a", "late")
     assert results(engine, script, 2) == ["late"]

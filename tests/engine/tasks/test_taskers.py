@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.tasks.tasker import HOLD, Task
-from actorflow.runtime.errors import BadOption
+import actorflow as af
+from actorflow.behaviours import Base, Bounded, Priority, Queue
+from actorflow.engine.engine import Engine as BareEngine
+from actorflow.engine.tasks.task import HOLD, Task
+from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.supervision.spec import Backoff
-from behaviours import Base, Bounded, Priority, Queue
 from tests.engine.kinds import PATIENCE, Script, quiet, state_of, until
 from tests.engine.tasks.asking import ask
 
@@ -347,3 +349,14 @@ def test_of_two_taskers_of_one_name_the_first_stays(engine: Engine, script: Scri
     script.wait(2)
     quiet(engine)
     assert state_of(engine, "x") == ["inner"]
+
+
+@pytest.mark.parametrize("do", [lambda: None, lambda _task, _more: None])
+def test_a_function_that_cannot_be_called_with_a_task_is_refused(do: Any) -> None:
+    with af.Engine(":memory:") as engine:
+        with pytest.raises(BadJob, match="a tasker is called with the task"):
+            engine.tasker("wrong", do)
+        with pytest.raises(BadJob, match=r"write def <lambda>\(task\)"):
+            BareEngine.tasker(engine, "wrong", do)
+        engine.tasker("right", lambda task, *more, named=1: (task, more, named))
+        engine.tasker("builtin", print)

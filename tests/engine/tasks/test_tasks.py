@@ -10,7 +10,7 @@ import pytest
 from actorflow.engine.engine import Engine
 from actorflow.engine.errors import TaskWithdrawn
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
-from actorflow.engine.tasks.tasker import HOLD, Task
+from actorflow.engine.tasks.task import HOLD, Task
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.supervision.spec import Backoff
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
@@ -92,7 +92,7 @@ def test_a_task_that_fails_is_tried_again_with_longer_waits(
 def test_jitter_takes_a_part_off_the_wait(
     engine: Engine, script: Script, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("random.random", lambda: 0.5)
+    monkeypatch.setattr(engine.parts.environment, "random", lambda: 0.5)
 
     def do(task: Task) -> Any:
         raise ValueError
@@ -332,5 +332,5 @@ def test_a_cancelled_task_that_is_due_in_years_is_not_kept_in_memory(
     assert engine.cancel("x")
     assert engine.cancel("y")
     quiet(engine)
-    clock.advance(1e6)  # what is kept for a while is not meant
+    clock.advance(1e6)  # let temporary entries expire; they do not count
     until(engine, lambda: clock.next_time() is None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
 from tests.flows.driving import drive
@@ -21,7 +21,7 @@ def test_what_outlives_a_node_that_is_applied_again_keeps_its_tree() -> None:
         taskers=STUBBORN,
     )
     driver.state.check()
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
     assert list(driver.state.nodes) == ["0", "0_0"]
 
 
@@ -29,7 +29,7 @@ def test_a_child_without_a_procedure_goes_when_its_parent_is_applied_again() -> 
     driver = drive(
         "sequence\n  sequence\n    1\n    nosuch _\n", ("re_apply", "0_0", "stall _\n", None)
     )
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
     assert list(driver.state.nodes) == ["0", "0_0"]
 
 
@@ -43,10 +43,10 @@ def test_a_handler_of_a_child_without_a_procedure_is_cancelled_with_the_parent()
         taskers=STUBBORN,
     )
     driver.state.check()
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
     driver.give_back()
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert driver.payload == {"ret": "end"}
 
 
@@ -67,7 +67,7 @@ def test_a_macro_whose_parent_is_left_before_it_is_entered_is_cancelled() -> Non
         driver.run_once()
         driver.state.check()
     assert driver.held == []
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_children_are_not_added_before_those_that_have_begun() -> None:
@@ -81,7 +81,7 @@ def test_children_are_not_added_before_those_that_have_begun() -> None:
     refused = [str(one.error) for outcome in driver.outcomes for one in outcome.refused]
     assert refused == ["add refused: node 0_1 has begun, too late for a child at 1"]
     assert driver.traces == ["a", "next", "b"]
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 @pytest.mark.parametrize("element", [5, [], ["b"], [1, 2], "bc", None])
@@ -96,7 +96,7 @@ def test_what_does_not_fit_an_object_is_not_added_to_it(iterator: str, element: 
     assert (failed["fpoint"], failed["error"]["kla"]) == ("add", "FlowError")
     driver.give_back()
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_goes_on_aside_answers_nobody_when_it_is_applied_again(aside: str) 
     driver.give_back()
     driver.drive()
     assert driver.traces == ["a", "again", "b"]
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 @pytest.mark.parametrize("kill", [True, False])

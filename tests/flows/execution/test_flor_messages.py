@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.flows.language.parser import parse
 from actorflow.flows.service.library import Library
 from tests.flows.driving import drive, shown
@@ -49,7 +49,7 @@ def test_a_cancel_handler_runs_for_each_cancel() -> None:
     driver = drive(text, ("cancel",), ("cancel",), ("return",), ("return",), taskers=taskers)
     tasks = shown(driver, "task")
     assert tasks == ["task 0_1 0_1", "task 0_0_0_1-1 0_0_0_1-1", "task 0_0_0_1-2 0_0_0_1-2"]
-    assert driver.status() == Status.TERMINATED
+    assert driver.status() == FlowStatus.TERMINATED
 
 
 def test_a_killed_error_handler_does_not_answer_as_one() -> None:

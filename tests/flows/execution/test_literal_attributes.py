@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actorflow.flows.execution import literal_attributes
 from actorflow.flows.execution.requests import launch_message
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.testing.flow_driver import FlowDriver
 from tests.flows.driving import run
@@ -125,7 +125,7 @@ def test_all_attributes_of_a_task_are_one_step() -> None:
         return True
 
     tree = ["noret", attributes, 1]
-    done = run(Execution("x"), [launch_message("x", tree)], now=0.0, keep_going=keep_going)
+    done = run(ExecutionState("x"), [launch_message("x", tree)], now=0.0, keep_going=keep_going)
     assert [message["m"] for message in done.messages] == list(range(1, 24))
     assert len(asked) == 3  # the attributes with the last answer, the end of the root, that of all
 
@@ -134,5 +134,5 @@ def test_all_attributes_of_a_task_are_one_step() -> None:
 def test_what_is_not_a_tree_is_left_to_the_executor(tree: Any) -> None:
     assert not literal_attributes.is_literal(tree)
     from_inside = {**launch_message("x", ["sequence", [tree], 1]), "er": 1}
-    done = run(Execution("x"), [from_inside], now=0.0)
+    done = run(ExecutionState("x"), [from_inside], now=0.0)
     assert done.messages[-1]["point"] == "failed"

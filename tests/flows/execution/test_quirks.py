@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorflow.flows.execution.codec import encode
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
 from tests.flows.driving import drive, shown
@@ -42,7 +42,7 @@ def test_a_failure_inside_dollars_leaves_no_node_behind() -> None:
     driver = launch("push f.l \"or $(nada||'none')\"\n", payload={"l": []})
     assert driver.payload == {"l": ["or none"], "ret": None}
     assert list(driver.state.nodes) == ["0"]
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert driver.state.failures() == []
 
 
@@ -50,16 +50,16 @@ def test_a_failure_that_was_handled_leaves_no_node_behind() -> None:
     driver = launch("sequence\n  on error\n    push f.l err.msg\n  nosuch 1\n", payload={"l": []})
     assert driver.payload is not None
     assert driver.payload["l"] == ['don\'t know how to apply "nosuch"']
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert list(driver.state.nodes) == ["0"]
 
 
 def test_cancelling_the_root_takes_nodes_without_a_procedure_along() -> None:
     driver = launch("sequence\n  1\n  nosuchthing 2\n  3\n")
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     driver.cancel("0")
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert list(driver.state.nodes) == ["0"]
 
 
@@ -67,10 +67,10 @@ def test_cancelling_the_root_takes_nodes_without_a_procedure_along() -> None:
 @pytest.mark.parametrize("aside", ["every '1h'", "on 'x'", "flank", "sequence flank"])
 def test_nobody_waits_for_the_end_of_what_goes_on_aside(aside: str, kill: bool) -> None:  # noqa: FBT001
     driver = launch(f"sequence\n  {aside}\n    stall _\n  nosuchthing 2\n")
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     driver.cancel(kill=kill)
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 @pytest.mark.parametrize("aside", ["every '1h'", "on 'x'", "flank", "sequence flank"])
@@ -82,7 +82,7 @@ def test_a_handler_does_not_wait_for_what_goes_on_aside(aside: str) -> None:
         "  nosuchthing 2\n"
     )
     assert driver.traces == ["UnknownProcedure"]
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert driver.state.timers == {}
 
 
@@ -102,10 +102,10 @@ def test_a_cancel_from_outside_ends_what_goes_on_without_the_root(
     kill: bool,  # noqa: FBT001
 ) -> None:
     driver = launch(flow)
-    assert driver.status() is not Status.TERMINATED
+    assert driver.status() is not FlowStatus.TERMINATED
     driver.cancel(kill=kill)
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert driver.traces == []
 
 
@@ -117,10 +117,10 @@ def test_what_a_schedule_has_begun_can_be_cancelled_when_the_schedule_is_gone(
     driver.fire_timers()
     driver.cancel()
     driver.drive()
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     driver.cancel(kill=kill)
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -132,10 +132,10 @@ def test_what_a_trap_for_everything_has_begun_can_be_cancelled(
     driver = launch(f"sequence\n  trap\n    def msg\n      {body}\n  stall _\n")
     driver.cancel()
     driver.drive()
-    assert driver.status() is not Status.TERMINATED
+    assert driver.status() is not FlowStatus.TERMINATED
     driver.cancel(kill=kill)
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert driver.state.traps == []
 
 
@@ -143,18 +143,18 @@ def test_a_kill_ends_what_does_not_answer_a_cancel() -> None:
     driver = launch("sequence\n  part\n    task 'bob' 'x'\n  1\n", taskers={"bob": "stubborn"})
     driver.cancel()
     driver.drive()
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
     driver.cancel(kill=True)
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_a_macro_that_fails_goes_with_its_parent() -> None:
     driver = launch("sequence\n  sequence\n    cron to: 'x'\n")
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     driver.cancel()
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert list(driver.state.nodes) == ["0"]
 
 
@@ -169,7 +169,7 @@ def test_an_abort_lets_nothing_begin_behind_a_node_without_a_procedure() -> None
         "    _skip 9\n"
         "    abort _\n"
     )
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert "0_0_0_1" not in [seen.message["nid"] for seen in driver.seen]
 
 
@@ -179,7 +179,7 @@ def test_a_node_without_a_procedure_can_be_cancelled(kill: bool) -> None:  # noq
     driver.cancel("0_0", kill=kill)
     driver.drive()
     assert driver.payload == {"ret": 3}
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_a_node_without_a_procedure_can_be_applied_again() -> None:
@@ -187,7 +187,7 @@ def test_a_node_without_a_procedure_can_be_applied_again() -> None:
     driver.re_apply("0_0", parse("push f.l 'repaired'\n"), {"l": []})
     driver.drive()
     assert driver.payload == {"l": ["repaired"], "ret": 3}
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_remaining_branches_are_waited_for_when_asked() -> None:
@@ -202,12 +202,12 @@ def test_remaining_branches_are_waited_for_when_asked() -> None:
     driver.give_back("0_0_2", changes={"who": "alice"})
     driver.drive()
     assert [task["tasker"] for task in driver.held] == ["bob"]
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
     assert "detask" not in [seen.message["point"] for seen in driver.seen]
     driver.give_back("0_0_3", changes={"who": "bob"})
     driver.drive()
     assert driver.payload == {"ret": "after", "who": "alice"}
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_map_in_a_loop_keeps_nodes_and_state_flat() -> None:
@@ -226,7 +226,7 @@ def test_map_in_a_loop_keeps_nodes_and_state_flat() -> None:
         if outcome.state.counters["runs"] % 50 == 0:
             nodes.append(len(outcome.state.nodes))
             sizes.append(len(encode(outcome.state)))
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert driver.state.nodes["0"].vars == {"i": 1_500}
     assert len(nodes) > 10
     assert max(nodes) < 64
@@ -289,7 +289,7 @@ def test_a_merge_that_fails_does_not_keep_a_concurrence_from_being_cancelled(
 ) -> None:
     text = f"concurrence{options} merge: {{ order: 'nope' }}\n  {branches}"
     driver = drive(text, ("cancel",))
-    assert driver.state.status is Status.TERMINATED
+    assert driver.state.status is FlowStatus.TERMINATED
     assert shown(driver, "terminated") == ["terminated None 0"]
     (error,) = [each.message["error"] for each in driver.seen if "error" in each.message]
     assert "cannot merge by" in error["msg"]
@@ -300,7 +300,7 @@ def test_a_handler_replaces_the_reply_of_a_concurrence_whose_merge_fails_as_it_i
 ):
     text = "concurrence on_cancel: (def msg \\ 7) merge: { order: 'nope' }\n  stall _\n  stall _"
     driver = drive(text, ("cancel",))
-    assert driver.state.status is Status.TERMINATED
+    assert driver.state.status is FlowStatus.TERMINATED
     assert driver.state.payload == {"ret": 7}
 
 
@@ -340,4 +340,4 @@ def test_a_second_cancel_ends_a_function_that_a_cancelled_concurrence_applies(
     driver.cancel("0_0")
     driver.drive()
     assert driver.payload == {"ret": "end"}
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorflow.flows.execution.codec import decode, encode
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.testing.flow_driver import FlowDriver
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def test_a_cancelled_execution_ends_with_nothing_left(flow: Tree) -> None:
         for nid in list(driver.state.nodes):
             driver.cancel(nid, kill=True)
         driver.drive(limit=200)
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert driver.state.timers == {}
     assert driver.state.traps == []
     assert all(one.state == "ended" for one in driver.state.nodes.values())

@@ -12,7 +12,7 @@ from actorflow.flows.errors import BadPayload, MessageRefused, check_payload
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.node import child_id, child_nid, suffix_of
 from actorflow.flows.execution.requests import launch_message
-from actorflow.flows.execution.state import Execution, Status
+from actorflow.flows.execution.state import ExecutionState, FlowStatus
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver, ScriptedTaskers
 from tests.flows.driving import run
@@ -40,11 +40,11 @@ def test_a_run_does_not_change_the_state_it_was_given() -> None:
     second = run(before, [message], now=0.0, taskers=taskers)
     assert msgspec.to_builtins(before) == kept
     assert encode(first.state) == encode(second.state)
-    assert first.status is Status.TERMINATED
+    assert first.status is FlowStatus.TERMINATED
 
 
 def test_a_run_stops_after_its_number_of_messages_and_hands_on_the_rest() -> None:
-    state = Execution("x")
+    state = ExecutionState("x")
     tree = parse("sequence\n  1\n  2\n  3\n")
     outcome = run(state, [launch_message("x", tree)], now=0.0, max_messages=3)
     assert [message["m"] for message in outcome.messages] == [1, 2, 3]
@@ -53,12 +53,12 @@ def test_a_run_stops_after_its_number_of_messages_and_hands_on_the_rest() -> Non
     outcome = run(outcome.state, outcome.leftover, now=0.0)
     assert outcome.messages[0]["m"] == 4
     assert outcome.messages[0]["er"], outcome.messages[0]["pr"] == (1, 2)
-    assert outcome.status is Status.TERMINATED
+    assert outcome.status is FlowStatus.TERMINATED
     assert outcome.payload == {"ret": 3}
 
 
 def test_a_run_stops_when_its_time_is_up_but_always_does_one_message() -> None:
-    state = Execution("x")
+    state = ExecutionState("x")
     tree = parse("loop\n  1\n")
     outcome = run(state, [launch_message("x", tree)], now=0.0, keep_going=lambda: False)
     assert len(outcome.messages) == 1
@@ -66,7 +66,7 @@ def test_a_run_stops_when_its_time_is_up_but_always_does_one_message() -> None:
 
 
 def test_a_loop_without_an_end_yields_after_every_run() -> None:
-    state, inbox = Execution("x"), [launch_message("x", parse("loop\n  1\n"))]
+    state, inbox = ExecutionState("x"), [launch_message("x", parse("loop\n  1\n"))]
     for _ in range(20):
         outcome = run(state, inbox, now=0.0)
         assert len(outcome.messages) == 77
@@ -76,7 +76,7 @@ def test_a_loop_without_an_end_yields_after_every_run() -> None:
 
 def test_tasks_go_out_after_the_run_not_inside_it() -> None:
     outcome = run(
-        Execution("x", "d"),
+        ExecutionState("x", "d"),
         [launch_message("x", parse(TWO_TASKS))],
         now=0.0,
         taskers=ScriptedTaskers({"alice": "hold", "bob": "hold"}),
@@ -84,7 +84,7 @@ def test_tasks_go_out_after_the_run_not_inside_it() -> None:
     assert [(task["point"], task["tasker"], task["nid"]) for task in outcome.tasks] == [
         ("task", "alice", "0_0")
     ]
-    assert outcome.status is Status.ACTIVE
+    assert outcome.status is FlowStatus.ACTIVE
 
 
 def test_a_task_returned_twice_takes_effect_once_and_the_second_is_refused() -> None:
@@ -134,20 +134,20 @@ def test_messages_to_other_executions_are_left_to_the_engine() -> None:
         ("signal", "another", "go")
     ]
     assert driver.state.counters["omsgs"] == 1
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_chance_comes_from_outside() -> None:
     tree = parse("rand 1000\n")
     launched = [launch_message("x", tree)]
-    first = run(Execution("x"), launched, now=0.0, rng=random.Random(7)).payload
-    second = run(Execution("x"), launched, now=0.0, rng=random.Random(7)).payload
+    first = run(ExecutionState("x"), launched, now=0.0, rng=random.Random(7)).payload
+    second = run(ExecutionState("x"), launched, now=0.0, rng=random.Random(7)).payload
     assert first == second
-    assert run(Execution("x"), launched, now=0.0).status is Status.FAILED
+    assert run(ExecutionState("x"), launched, now=0.0).status is FlowStatus.FAILED
 
 
 def test_start_and_end_come_from_the_given_time() -> None:
-    outcome = run(Execution("x"), [launch_message("x", parse("1\n"))], now=12.0)
+    outcome = run(ExecutionState("x"), [launch_message("x", parse("1\n"))], now=12.0)
     assert (outcome.state.start, outcome.state.end, outcome.state.duration) == (12.0, 12.0, 0.0)
 
 
@@ -155,7 +155,7 @@ def test_start_and_end_come_from_the_given_time() -> None:
 def test_a_launch_with_a_payload_that_is_no_object_is_refused(payload: object) -> None:
     message = launch_message("x", parse("1\n"))
     message["payload"] = payload
-    outcome = run(Execution("x"), [message], now=0.0)
+    outcome = run(ExecutionState("x"), [message], now=0.0)
     assert "a payload is a JSON object" in str(outcome.refused[0].error)
     with pytest.raises(BadPayload, match="JSON object"):
         check_payload(payload)
@@ -176,7 +176,7 @@ def test_unknown_things_have_their_own_errors() -> None:
         driver = launch(text)
         error = driver.seen[-1].message["error"]
         assert (error["kla"], error["msg"]) == (kla, words)
-        assert driver.status() is Status.FAILED
+        assert driver.status() is FlowStatus.FAILED
 
 
 def test_the_state_survives_storage_and_shares_what_was_shared() -> None:

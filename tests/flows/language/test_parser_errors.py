@@ -1,4 +1,4 @@
-"""Texts that are no flows: where reading stopped, and what was expected."""
+"""Invalid texts: where the parser stopped, and which tokens it expected."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 
-from actorflow.flows.language.lexemes import MAX_DIGITS
 from actorflow.flows.language.outline import MAX_LINE_DEPTH
 from actorflow.flows.language.parser import MAX_DEPTH, FlowSyntaxError, Parser, parse
 from actorflow.flows.language.source import Source
+from actorflow.flows.language.tokens import MAX_DIGITS
 from actorflow.flows.language.tree import MAX_SWITCHES, same, walk
 from tests.flows.flow_texts import flow_texts, noise
 from tests.flows.language.reading import NESTS, error

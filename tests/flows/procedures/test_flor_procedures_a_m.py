@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
 
@@ -183,7 +183,7 @@ RESULTS: list[tuple[str, Any]] = [
 def test_ret(text: str, expected: Any) -> None:
     driver = launch(text, payload={"l": [], "m": 4})
     assert [seen.message["error"] for seen in driver.seen if "error" in seen.message] == []
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert (driver.payload or {}).get("ret") == expected
     assert type((driver.payload or {}).get("ret")) is type(expected)
 
@@ -223,7 +223,7 @@ FAILURES = [
 @pytest.mark.parametrize(("text", "words"), FAILURES, ids=lambda value: repr(value)[:60])
 def test_failure(text: str, words: str) -> None:
     driver = launch(text)
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     assert driver.seen[-1].message["error"]["msg"] == words
 
 
@@ -231,7 +231,7 @@ def test_failure(text: str, words: str) -> None:
     "text", ["max [ false 1 ]\n", "min [ 1 'a' ]\n", "del a\n", "del f.nope\n", "< true true\n"]
 )
 def test_what_cannot_be_done_fails(text: str) -> None:
-    assert launch(text).status() is Status.FAILED
+    assert launch(text).status() is FlowStatus.FAILED
 
 
 ENTERED = [
@@ -253,7 +253,7 @@ ENTERED = [
 @pytest.mark.parametrize(("text", "nodes"), ENTERED, ids=lambda value: repr(value)[:60])
 def test_nodes_entered(text: str, nodes: list[str]) -> None:
     driver = launch(text, payload={"ret": [1]} if "length" in text else {})
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert entered(driver) == nodes
 
 
@@ -302,7 +302,7 @@ def test_a_cursor_takes_strings_as_tags() -> None:
 
 def test_a_loop_has_only_its_own_variables() -> None:
     driver = launch("case 1\n  1\n  cursor\n    matched\n")
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     assert driver.seen[-1].message["error"]["msg"] == 'cannot find "matched"'
 
 
@@ -318,7 +318,7 @@ MOVES = [
 def test_move_finds(line: str, what: str) -> None:
     text = f"define c\n  2\ncursor\n  move to: 'c'\n  push f.l 'no'\n  {line}\n  push f.l 'end'\n"
     driver = launch(text, payload={"l": []})
-    assert driver.status() is Status.TERMINATED, what
+    assert driver.status() is FlowStatus.TERMINATED, what
     assert "0_1_1" not in [seen.message["nid"] for seen in driver.seen]
     assert (driver.payload or {})["l"][-1] == "end"
 
@@ -382,7 +382,7 @@ def test_a_break_ends_a_loop_that_is_being_left(first: str) -> None:
         "    break 1 ref: 'x'\n"
     )
     driver = launch(text)
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     replies = [
         seen.message["payload"]["ret"]
         for seen in driver.seen
@@ -404,7 +404,7 @@ def test_a_loop_goes_on_with_what_its_last_child_leaves() -> None:
         "      continue ref: 'x'\n"
     )
     driver = launch(text)
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert (driver.payload or {})["seen"] is True
 
 
@@ -412,7 +412,7 @@ def test_a_cancel_does_not_wait_for_what_goes_on_aside() -> None:
     driver = launch("sequence\n  sequence flank\n    sequence\n      stall _\n  stall _\n")
     driver.cancel()
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert list(driver.state.nodes) == ["0"]
 
 

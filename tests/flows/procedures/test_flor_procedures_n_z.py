@@ -9,8 +9,8 @@ import pytest
 
 from actorflow.flows.execution.codec import encode
 from actorflow.flows.execution.requests import launch_message
-from actorflow.flows.execution.rewriting import replaced
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.rewrites import replaced
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.flows.language.parser import parse
 from actorflow.testing.flow_driver import FlowDriver
 from tests.flows.driving import run
@@ -148,7 +148,7 @@ RESULTS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("text", "expected"), RESULTS, ids=lambda value: repr(value)[:60])
 def test_ret(text: str, expected: Any) -> None:
     driver = launch(text)
-    assert driver.status() is Status.TERMINATED, driver.seen[-1].message
+    assert driver.status() is FlowStatus.TERMINATED, driver.seen[-1].message
     assert driver.payload is not None
     assert driver.payload.get("ret") == expected
     assert type(driver.payload.get("ret")) is type(expected)
@@ -200,7 +200,7 @@ MATCHES: list[tuple[Any, str, Any]] = [
 def test_match(value: Any, branch: str, expected: Any) -> None:
     text = f"sequence\n  set key 'K'\n  match f.value\n    {branch}\n    else; 'else'\n"
     driver = launch(text, {"value": value})
-    assert driver.status() is Status.TERMINATED, driver.seen[-1].message
+    assert driver.status() is FlowStatus.TERMINATED, driver.seen[-1].message
     assert driver.payload == {"value": value, "ret": expected}
 
 
@@ -265,7 +265,7 @@ FAILURES = [
 @pytest.mark.parametrize(("text", "words", "where"), FAILURES, ids=lambda one: repr(one)[:40])
 def test_failure(text: str, words: str, where: str) -> None:
     driver = launch(text, {"l": [1]})
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     error = driver.seen[-1].message["error"]
     assert (error["msg"], error["prc"]) == (words, where)
 
@@ -284,7 +284,7 @@ def test_failure(text: str, words: str, where: str) -> None:
     ],
 )
 def test_what_cannot_be_done_fails(text: str) -> None:
-    assert launch(text).status() is Status.FAILED
+    assert launch(text).status() is FlowStatus.FAILED
 
 
 # -- what they emit --------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_the_first_handler_that_fits_takes_an_error(handlers: list[str], caught:
 
 def test_on_error_without_a_function_changes_nothing() -> None:
     driver = launch("sequence\n  on_error 1\n  fail 'x'\n")
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
 
 
 def test_a_cancel_of_what_has_ended_shows_the_payload_of_the_entry() -> None:

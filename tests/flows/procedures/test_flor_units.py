@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.flows.language.parser import parse
-from actorflow.flows.procedures.control.gathering import read_rule
+from actorflow.flows.procedures.control.branches import read_rule
 from actorflow.flows.service.library import Library
 from tests.flows.driving import drive, shown
 
@@ -86,7 +86,7 @@ FAILURES: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("text", "words"), FAILURES, ids=lambda value: repr(value)[:60])
 def test_failure(text: str, words: str) -> None:
     driver = drive(text)
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     assert words in errors(driver)[0]
 
 
@@ -117,7 +117,7 @@ def test_a_receiver_is_asked_about_replies_that_come_too_late_as_well() -> None:
 
 def test_a_concurrence_waits_for_more_replies_than_it_has_branches() -> None:
     driver = drive("concurrence expect: 3\n  1\n  2\n")
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
     driver.add_branch("0_3", parse("3\n"))
     driver.drive()
     assert driver.payload == {"ret": 1}
@@ -192,7 +192,7 @@ def test_abort_cancels_what_nobody_waits_for() -> None:
         "cancel 0_2_0 0_2",
         "cancel 0_2_1 0_2",
     ]
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 @pytest.mark.parametrize(("word", "traces"), [("abort", ["b", "a"]), ("kabort", [])])
@@ -202,7 +202,7 @@ def test_kabort_asks_no_handler(word: str, traces: list[str]) -> None:
         "part on_cancel: (def \\ trace 'b')\n  stall _\n"
         f"{word} _\n"
     )
-    assert (driver.traces, driver.status()) == (traces, Status.TERMINATED)
+    assert (driver.traces, driver.status()) == (traces, FlowStatus.TERMINATED)
 
 
 def test_cancel_reaches_ended_and_closed_nodes_by_their_tag_but_changes_nothing() -> None:
@@ -238,7 +238,7 @@ ASIDE: list[tuple[str, list[str]]] = [
 @pytest.mark.parametrize(("text", "traces"), ASIDE, ids=lambda value: repr(value)[:60])
 def test_what_goes_on_aside(text: str, traces: list[str]) -> None:
     driver = drive(text)
-    assert (driver.traces, driver.status()) == (traces, Status.TERMINATED)
+    assert (driver.traces, driver.status()) == (traces, FlowStatus.TERMINATED)
 
 
 def test_a_part_at_the_root_says_at_once_that_it_has_ended() -> None:
@@ -248,7 +248,7 @@ def test_a_part_at_the_root_says_at_once_that_it_has_ended() -> None:
         "receive 0_0 0_0_0",
         "terminated None 0",
     ]
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
 
 
 def test_a_timeout_without_handler_goes_to_the_handler_of_cancels() -> None:
@@ -256,7 +256,7 @@ def test_a_timeout_without_handler_goes_to_the_handler_of_cancels() -> None:
         "sequence\n  stall timeout: '1s' on_cancel: (def msg \\ trace msg.flavour)\n",
         ("timers",),
     )
-    assert (driver.traces, driver.status()) == (["timeout"], Status.TERMINATED)
+    assert (driver.traces, driver.status()) == (["timeout"], FlowStatus.TERMINATED)
 
 
 # -- tasks -----------------------------------------------------------------------------------
@@ -416,9 +416,9 @@ def test_a_trap_keeps_its_place_while_it_counts() -> None:
 def test_a_watcher_at_the_root_replies_to_nobody_and_stays(text: str) -> None:
     driver = drive(text)
     assert shown(driver, "receive", "terminated")[-1:] == ["receive None 0"]
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
     driver.cancel()
-    assert driver.drive().status() is Status.TERMINATED
+    assert driver.drive().status() is FlowStatus.TERMINATED
     assert (driver.state.traps, driver.state.timers) == ([], {})
 
 

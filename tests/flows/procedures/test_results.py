@@ -8,7 +8,7 @@ import pytest
 
 from actorflow.flows.execution.messages.traps import looks_elsewhere, trigger_from_elsewhere
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.state import Status
+from actorflow.flows.execution.state import FlowStatus
 from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import NameTaken, procedure, unregister
 from actorflow.flows.procedures.simple import Simple, simple
@@ -190,7 +190,7 @@ def test_ret(text: str, expected: Any) -> None:
     assert driver.payload is not None
     assert driver.payload.get("ret") == expected
     assert type(driver.payload.get("ret")) is type(expected)
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 FAILURES = [
@@ -223,13 +223,13 @@ FAILURES = [
 @pytest.mark.parametrize(("text", "words"), FAILURES, ids=lambda value: repr(value)[:60])
 def test_failure(text: str, words: str) -> None:
     driver = launch(text)
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     assert words in driver.seen[-1].message["error"]["msg"]
 
 
 def test_a_handler_that_fails_is_not_called_again() -> None:
     driver = launch("sequence on_error: (def err \\ nosuch 1)\n  fail 'x'\n")
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     assert len(driver.seen) < 40
 
 
@@ -248,7 +248,7 @@ def test_errors_are_caught_by_class_text_or_expression() -> None:
 def test_variables_can_be_cut_off() -> None:
     text = "sequence\n  set a 1\n  set b 2\n  sequence vars: [ '-' 'b' ]\n    a\n    b\n"
     driver = launch(text)
-    assert driver.status() is Status.FAILED
+    assert driver.status() is FlowStatus.FAILED
     assert driver.seen[-1].message["error"]["msg"] == 'cannot find "b"'
 
 
@@ -281,7 +281,7 @@ def test_a_trap_for_the_end_still_springs() -> None:
     )
     driver = launch(text)
     assert driver.traces == ["here", "end 0"]
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_a_trap_springs_as_often_as_it_may() -> None:
@@ -301,11 +301,11 @@ def test_a_trap_springs_as_often_as_it_may() -> None:
 
 def test_a_trap_at_the_root_waits_until_it_is_cancelled() -> None:
     driver = launch("trap tag: 'x' (def msg \\ 1)\n")
-    assert driver.status() is Status.ACTIVE
+    assert driver.status() is FlowStatus.ACTIVE
     assert driver.state.traps[0]["bnid"] == "0"
     driver.cancel()
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
     assert driver.state.traps == []
 
 
@@ -344,7 +344,7 @@ def test_a_schedule_fires_again_and_again() -> None:
     driver.cancel()
     driver.drive()
     assert driver.state.timers == {}
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_a_sleep_that_is_cancelled_forgets_its_timer() -> None:
@@ -367,7 +367,7 @@ def test_cancel_takes_nids_first_and_tags_then() -> None:
     driver = launch(text)
     cancels = [seen.message["nid"] for seen in driver.seen if seen.message["point"] == "cancel"]
     assert cancels == ["0_1", "0_0"]
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED
 
 
 def test_users_can_add_procedures() -> None:
@@ -390,7 +390,7 @@ def test_users_can_add_procedures() -> None:
     finally:
         unregister("shout")
         unregister("double")
-    assert launch("shout 1\n").state.status is Status.FAILED
+    assert launch("shout 1\n").state.status is FlowStatus.FAILED
 
 
 def test_a_refused_task_fails_its_node() -> None:
@@ -407,4 +407,4 @@ def test_a_stubborn_tasker_keeps_its_node_until_it_answers() -> None:
     assert driver.state.nodes["0_0"].state == "closed"
     driver.give_back("0_0")
     driver.drive()
-    assert driver.status() is Status.TERMINATED
+    assert driver.status() is FlowStatus.TERMINATED

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.engine.bodies import encode
 from actorflow.engine.errors import UnknownExecution, WaitTimeout
+from actorflow.engine.stores.protocol import Change, NewMessage
 from actorflow.flows.errors import BadPayload, FlowError, MessageRefused
 from actorflow.flows.language.source import FlowSyntaxError
 from actorflow.flows.service.exids import BadName
 from tests.flows.engines import PATIENCE, Desk
 from tests.flows.service.running import run
+from tests.runtime.worker.probe import Caller, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,7 +116,7 @@ def test_a_wait_ends_in_time(engine: af.Engine) -> None:
 def test_a_number_too_big_for_the_store_fails_the_flow_and_no_more(engine: af.Engine) -> None:
     flow = "sequence\n  set i 2\n  loop\n    set i (i * i)\n    break _ if i == 3"
     failed = run(engine, flow)
-    assert failed.status == "failed"
+    assert failed.status == "stuck"
     assert run(engine, "1").status == "done"
 
 
@@ -173,7 +176,7 @@ def test_signals_from_outside_and_from_other_flows(engine: af.Engine) -> None:
     engine.flows.signal(other, "go", {"by": "hand"})
     assert engine.wait(other, PATIENCE).view.payload["by"] == "hand"
     run(engine, f"signal 'go' exid: '{waiting}'")
-    assert engine.wait(waiting, PATIENCE).status in {"done", "failed"}
+    assert engine.wait(waiting, PATIENCE).status in {"done", "stuck"}
     assert run(engine, "signal 'go' exid: 'nobody'").status == "done"
 
 
@@ -229,9 +232,9 @@ def test_a_terminated_execution_is_never_left_active(engine: af.Engine, flow: st
     done = run(engine, flow)
     assert done.status == "done"
     assert done.timers == []
-    assert engine.core.row(done.exid).status == "done"
-    assert engine.core.store.due() == []
-    assert engine.core.store.open().rows == []
+    assert engine.parts.row(done.exid).status == "done"
+    assert engine.parts.store.due() == []
+    assert engine.parts.store.open().rows == []
 
 
 def test_loops_do_not_starve_others(engine: af.Engine) -> None:
@@ -264,14 +267,69 @@ def test_a_cancel_tells_whether_there_was_such_a_node(engine: af.Engine) -> None
     assert engine.wait(exid, PATIENCE).status == "cancelled"
 
 
+def test_a_cancel_of_a_node_that_is_gone_is_in_the_history(engine: af.Engine) -> None:
+    exid = engine.launch("sequence\n  1\n  stall _")
+    engine.flows.wait_for(exid, "0_1 execute; end", PATIENCE)
+    assert engine.cancel(exid, "0_0") is False
+    engine.flows.wait_for(exid, "0_0 cancel; end", PATIENCE)
+    (seen,) = [one for one in engine.execution(exid).view.history() if one["point"] == "cancel"]
+    assert seen["nid"] == "0_0"
+    assert engine.execution(exid).status == "active"
+
+
+def test_cancels_that_come_too_late_leave_no_dead_letters(engine: af.Engine) -> None:
+    for _ in range(20):
+        exid = engine.launch("sequence\n  stall _")
+        callers = [Caller(engine.cancel, exid, nid) for nid in (None, "0_0", "0", None)]
+        engine.wait(exid, PATIENCE)
+        for caller in callers:
+            caller.value()
+    assert list(engine.dead_letters()) == []
+
+
+def test_a_stored_cancel_of_an_ended_execution_is_no_dead_letter(
+    opened: Callable[[], af.Engine],
+) -> None:
+    engine = opened()
+    exid = run(engine, "1").exid
+    bodies: list[Any] = [{"point": "cancel", "nid": "0"}, {"point": "signal", "name": "go"}]
+    late = [NewMessage(exid, "message", encode(body)) for body in bodies]
+    engine.parts.store.commit([Change(exid, messages=late)])
+    engine = opened()
+    engine.resume()
+    until(lambda: len(engine.dead_letters()) > 0, "the signal should be a dead letter")
+    assert [letter.message for letter in engine.dead_letters()] == bodies[1:]
+
+
+def test_a_long_text_in_a_payload_is_stored_once(engine: af.Engine) -> None:
+    text = "x" * 1_000_000
+    flow = (
+        "sequence\n"
+        + "  set f.b 'y'\n  set f.c 2\n" * 8
+        + "  concurrence\n"
+        + "    desk 'x'\n" * 10
+    )
+    desk = Desk()
+    engine.tasker("desk", desk)
+    exid = engine.launch(flow, payload={"big": text})
+    desk.wait_for(10)
+    row = engine.parts.store.execution(exid)
+    assert row is not None
+    assert row.state is not None
+    assert len(text) < len(row.state) < 3 * len(text)
+    history = [*engine.execution(exid).view.history()]
+    assert history[0]["payload"]["big"] == "(1,000,000 characters, not kept in the history)"
+    assert {len(each["payload"]["big"]) for each in history if each.get("payload")} == {47}
+
+
 def test_history_is_kept_until_it_is_purged(engine: af.Engine) -> None:
     done = run(engine, "sequence\n  trace 'a'\n  trace 'b'", payload={"big": list(range(5_000))})
     assert done.traces() == ["a", "b"]
     history = done.history()
     assert history[0]["payload"]["big"] == "(5,000 elements, not kept in the history)"
     assert [run["run"] for run in done.runs()] == list(range(1, done.counters["runs"] + 1))
-    engine.upkeep.purge(before=engine.core.clock.now() + 1)
-    assert engine.core.store.history(done.exid).rows == []
+    engine.upkeep.purge(before=engine.parts.clock.now() + 1)
+    assert engine.parts.store.history(done.exid).rows == []
     with pytest.raises(UnknownExecution):
         engine.execution(done.exid)
 
@@ -351,7 +409,8 @@ def test_whoever_ends_a_flow_that_ends_just_now_is_told_so(
     engine.tasker("alice", desk)
     exid = engine.launch("alice _")
     desk.wait_for(1)
-    target, name = (engine.core.ending, "_wish") if how == "cancel" else (engine.flows, "_kill")
+    cancellation = engine.parts.cancellation
+    target, name = (cancellation, "_wish") if how == "cancel" else (engine.flows, "_kill")
     look: Any = getattr(target, name)
 
     def late(*arguments: Any) -> Any:

@@ -60,13 +60,13 @@ def test_a_sleep_ends_to_the_millisecond_also_after_a_restart(
     engine.tasker("desk", lambda task: task.payload)
     engine.resume()
     clock.advance(0.249)
-    assert len(engine.core.store.due()) == 1
+    assert len(engine.parts.store.due()) == 1
     clock.advance(0.0011)
     done = engine.wait(exid, PATIENCE).view
     assert done.status == "done"
     (trigger,) = [message for message in done.history() if message["point"] == "trigger"]
     assert trigger["type"] == "in"
-    assert engine.core.store.due() == []
+    assert engine.parts.store.due() == []
 
 
 def test_a_timeout_takes_the_task_back(
@@ -92,7 +92,7 @@ def test_every_goes_on_after_a_restart_and_leaves_out_what_was_missed_long_ago(
     engine.launch("sequence\n  every '10s'\n    desk 'tick'\n  stall _")
     engine.launch("desk 'ready'")
     desk.wait_for(1)
-    while not engine.core.store.due():  # the other one may still be on its way
+    while not engine.parts.store.due():  # the other one may still be on its way
         pass
     clock.advance(10.0)
     desk.wait_for(2)
@@ -102,7 +102,7 @@ def test_every_goes_on_after_a_restart_and_leaves_out_what_was_missed_long_ago(
     again = Desk()
     engine.tasker("desk", again)
     engine.resume()
-    again.wait_for(2)  # what was not answered
+    again.wait_for(2)  # the unanswered tasks
     clock.advance(0.0)
     again.wait_for(3)
     clock.advance(10.0)

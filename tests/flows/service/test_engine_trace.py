@@ -17,7 +17,7 @@ from tests.flows.engines import PATIENCE, Desk
 
 GOLDEN = Path(__file__).parent.parent.parent / "conformance/data/flows/seed_2017_routed.json"
 SEED_RUNS = [
-    # Each line of the seed's log, without the letters of its id: what stands before " f.ret".
+    # Each line of the seed's log, without its id: the text before " f.ret".
     [
         '0 exe [sequence L2] [task,[[_att,[[_sqs,alpha,3]],3],[_att,[[_sqs,"s... m1s_',
         '0_0 exe [task L3] [_att,[[_sqs,alpha,3]],3],[_att,[[_sqs,"stage a"... m2s1r1>1 from 0',
@@ -184,7 +184,7 @@ def test_flow_run_tells_what_failed(tmp_path: Path) -> None:
         (["run", "/no/such.flow"], "cannot be read", 2),
         (["check", "{broken}"], "line 2", 1),
         (["format", "{broken}"], "line 2", 1),
-        (["trace", "/no/such.db", "nosuch"], "/no/such.db", 1),
+        (["trace", "/no/such.db", "nosuch"], "/no/such.db", 3),
     ],
 )
 def test_commands_say_what_is_wrong(

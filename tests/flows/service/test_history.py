@@ -1,4 +1,4 @@
-"""What is stored of a run, and of an execution, can be read again: also what was stored before."""
+"""Stored runs and executions can be read again, even in the format of earlier versions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from actorflow.engine import bodies
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.environment import NoLoader, NoTaskers, Observer
 from actorflow.flows.execution.loop import process
-from actorflow.flows.execution.payloads import Gathered, restored
+from actorflow.flows.execution.payloads import SharedParts, restored
 from actorflow.flows.execution.requests import launch_message
-from actorflow.flows.execution.run import Run
-from actorflow.flows.execution.state import Execution
+from actorflow.flows.execution.run import FlowRun
+from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.language.parser import parse
 from actorflow.flows.procedures.registry import all_procedures
-from actorflow.flows.service.history import Recorder, messages_of
-from actorflow.flows.values.rendering import digest
+from actorflow.flows.service.history import HistoryRecorder, messages_of
+from actorflow.flows.values.text import digest
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.literal_messages import Literals
@@ -42,7 +42,7 @@ sequence vars: { a: 1 }
 class _Eye(Observer):
     """Keeps what a reader of the history has to find there."""
 
-    def __init__(self, run: Run, other: Recorder) -> None:
+    def __init__(self, run: FlowRun, other: HistoryRecorder) -> None:
         self.run = run
         self.other = other
         self.seen: list[Message] = []
@@ -74,9 +74,9 @@ def _record(flow: str, payload: Message, room: int) -> tuple[list[Message], list
     """Run a flow; return its messages, and the same as read from the records of its runs."""
     seen: list[Message] = []
     read: list[Message] = []
-    state, inbox = Execution("x"), [launch_message("x", parse(flow), payload=payload)]
+    state, inbox = ExecutionState("x"), [launch_message("x", parse(flow), payload=payload)]
     while inbox:
-        run = Run(
+        run = FlowRun(
             state,
             procedures=all_procedures(),
             now=0.0,
@@ -84,7 +84,7 @@ def _record(flow: str, payload: Message, room: int) -> tuple[list[Message], list
             taskers=NoTaskers(),
             rng=None,
         )
-        recorder = Recorder(run)
+        recorder = HistoryRecorder(run)
         eye = _Eye(run, recorder)
         out = process(run, inbox, room, lambda: True, eye)
         state, inbox = out.state, out.leftover
@@ -167,7 +167,7 @@ VALUES = st.recursive(
 @given(st.lists(st.dictionaries(st.text(max_size=2), VALUES, max_size=4), max_size=5))
 def test_payloads_are_read_as_they_were_and_stored_once(payloads: list[dict[str, Any]]) -> None:
     shared = [{**payload, "same": payload} for payload in payloads] + payloads
-    gathered = Gathered()
+    gathered = SharedParts()
     places = [gathered.place(payload) for payload in (*shared, *shared)]
     assert len(gathered.payloads) == len(shared)
     assert all(value for value in gathered.values)

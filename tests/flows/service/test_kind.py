@@ -88,7 +88,7 @@ def test_the_end_has_the_payload_as_its_result() -> None:
 
 def test_a_failure_names_the_first_node_that_nobody_takes_care_of() -> None:
     outcome = run(kind_with(), [launch("sequence\n  nada 1")])
-    assert outcome.status is Status.FAILED
+    assert outcome.status is Status.STUCK
     assert outcome.error == Failure("UnknownProcedure", 'node 0_0: don\'t know how to apply "nada"')
     mended = {"point": "cancel", "nid": "0_0", "on_receive_last": []}
     again = run(kind_with(), [launch("sequence\n  nada 1")], [sent(**mended)])
@@ -107,7 +107,7 @@ def test_a_task_and_its_end() -> None:
     failed = TaskEnded(2, NOW, task.id, "failed", error=Failure("ValueError", "no ink"))
     assert run(kind, [flow], [failed]).error == Failure("ValueError", "node 0_0: no ink")
     crashed = TaskEnded(2, NOW, task.id, "crashed", error=Failure("TaskCrashed", "died"))
-    assert run(kind, [flow], [crashed]).status is Status.FAILED
+    assert run(kind, [flow], [crashed]).status is Status.STUCK
     strange = run(kind, [flow], [TaskEnded(2, NOW, task.id, "ok", 7)])
     assert strange.error == Failure(
         "TaskFailed", "node 0_0: the answer must be a payload, a JSON object, not 7"
@@ -216,7 +216,7 @@ def test_what_the_budget_leaves_over_is_sent_to_itself() -> None:
 
 def test_signals_to_what_can_be_no_execution_are_refused() -> None:
     outcome = run(kind_with(), [launch("sequence\n  signal 'go' exid: 7\n  set f.a 1")])
-    assert outcome.status in {Status.DONE, Status.FAILED}
+    assert outcome.status in {Status.DONE, Status.STUCK}
     assert [message for message in outcome.messages if type(message.to) is not str] == []
 
 

@@ -1,4 +1,4 @@
-"""Launching flows: ids, idempotence, asyncio; and taskers that other kinds use, too."""
+"""Launching flows: ids, idempotence, asyncio; and taskers shared with other kinds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import actorflow as af
 from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, KindMismatch
 from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.stores.memory import MemoryStore
-from actorflow.engine.tasks.tasker import Task
+from actorflow.engine.tasks.task import Task
 from actorflow.flows.errors import BadPayload, MessageRefused
-from actorflow.flows.language.checking import EmptyFlow
+from actorflow.flows.language.checks import EmptyFlow
 from actorflow.flows.service.exids import BadName, ExidMaker
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.testing import VirtualClock
@@ -82,7 +82,7 @@ def test_ids_differ_between_engines_at_the_same_instant(monkeypatch: pytest.Monk
     one, other = ExidMaker(), ExidMaker()
     made = {maker.make("main", "u0", START) for maker in (one, other) for _ in range(100)}
     assert len(made) == 200
-    rolls = iter([7, 7, 7, 8])  # the dice may fall alike all the same
+    rolls = iter([7, 7, 7, 8])  # random ids may still collide
     monkeypatch.setattr("secrets.randbelow", lambda _limit: next(rolls))
     clock = VirtualClock(START)
     store = MemoryStore()
@@ -115,7 +115,7 @@ def test_an_empty_flow_is_refused(engine: af.Engine, flow: str) -> None:
     assert list(engine.executions()) == []
 
 
-# --- what comes of it ----------------------------------------------------------------------------
+# --- results -------------------------------------------------------------------------------------
 
 
 def test_the_result_of_a_flow(engine: af.Engine) -> None:
@@ -135,7 +135,7 @@ def test_what_is_no_message_of_a_flow_does_no_harm(engine: af.Engine) -> None:
         with pytest.raises(MessageRefused, match="refused"):
             engine.send(exid, body)
     for body in (*nonsense[:3], {"point": "execute", "tree": "x"}):
-        engine.core.append(exid, None, (body,))  # as an older sender may have stored it
+        engine.parts.sender.append(exid, None, (body,))  # as an older sender may have stored it
     engine.flows.signal(exid, "go", {})
     done = engine.wait(exid, PATIENCE)
     assert done.result["went"] is True
@@ -147,7 +147,7 @@ def test_what_is_no_message_of_a_flow_does_no_harm(engine: af.Engine) -> None:
 
 def test_an_execution_that_was_never_launched_has_failed(engine: af.Engine) -> None:
     failed = engine.wait(engine.start("flow", 7).id, PATIENCE)
-    assert failed.status == "failed"
+    assert failed.status == "stuck"
     assert failed.failure is not None
     assert "use the verbs of engine.flows" in failed.failure.message
 

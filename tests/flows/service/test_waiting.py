@@ -10,7 +10,7 @@ import pytest
 import actorflow as af
 from actorflow.engine.errors import EngineClosed, UnknownExecution, WaitTimeout
 from actorflow.flows.errors import PointMissed
-from actorflow.flows.service.waiting import steps_of
+from actorflow.flows.service.awaited_points import steps_of
 from actorflow.runtime.errors import BadOption
 from tests.flows.engines import PATIENCE, Desk
 
@@ -21,7 +21,7 @@ FLOW = "sequence\n  task 'alice' 'a'\n  task 'bob' 'b'"
 
 
 class _Caller(threading.Thread):
-    """Does something in a thread of its own, and keeps what came of it."""
+    """Calls a function in a thread of its own, and keeps the outcome."""
 
     def __init__(self, do: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -37,7 +37,7 @@ class _Caller(threading.Thread):
             self.result = error
 
     def outcome(self) -> Any:
-        """Return what was returned, or raised."""
+        """Return the result of the call, or the exception that it raised."""
         self.join(PATIENCE)
         assert not self.is_alive()
         return self.result

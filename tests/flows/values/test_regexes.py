@@ -1,8 +1,9 @@
-"""Regular expressions of flows: what they match, and that no expression takes for ever."""
+"""Regular expressions of flows: what they match, and that no expression takes forever."""
 
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from actorflow.flows.errors import FlowError, LimitExceeded
 from actorflow.flows.limits import Limits
+from actorflow.flows.values import regexes
 from actorflow.flows.values.regexes import groups, to_regex
+from actorflow.runtime.errors import MissingExtra
 from tests.flows.driving import drive
 
 LONG = "a" * 5_000 + "!"
@@ -38,7 +41,7 @@ def ends(text: str, **payload: Any) -> Any:
     return (driver.payload or {}).get("ret")
 
 
-# -- nothing takes for ever; with a backtracking engine each of these outlives the test run --------
+# -- nothing takes forever; with a backtracking engine each of these outlives the test run --------
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -130,7 +133,7 @@ def test_a_limit_is_an_error_that_a_flow_can_catch() -> None:
     assert ends(flow, p="a" * 10_001) == "LimitExceeded"
 
 
-# -- what is not there ---------------------------------------------------------------------------
+# -- unsupported syntax --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -213,3 +216,13 @@ def test_the_match_is_that_of_python(source: str, text: str) -> None:
     expected = re.compile(source, re.MULTILINE).search(text)
     found = to_regex(rx(source)).search(text)
     assert (found and found.span()) == (expected and expected.span())
+
+
+def test_without_re2_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    regexes._engine.cache_clear()
+    try:
+        with pytest.raises(MissingExtra, match=r"need google-re2: pip install .*\[flows\]"):
+            regexes._engine()
+    finally:
+        regexes._engine.cache_clear()

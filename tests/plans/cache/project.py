@@ -1,4 +1,4 @@
-"""A project of the user's on disk, loaded anew for each version of its modules."""
+"""A user project on disk, loaded anew for each version of its modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def loaded(home: Path, **modules: str) -> Iterator[types.ModuleType]:
     """Write modules and import `pipeline` of them, as a new process would."""
     names = set()
     for name, text in modules.items():
-        path = home / (name.replace("__", "/") + ".py")
+        package = name.removesuffix("____init__")
+        path = home / package.replace("__", "/")
+        path = path.with_suffix(".py") if package == name else path / "__init__.py"
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(dedent(text), encoding="utf-8")
         names.add(name.partition("__")[0])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from actorflow.plans.cache.cache import FolderCache
-from actorflow.plans.lookup import Hit, Input, JobSpec
-from actorflow.plans.values import Inline, load
+from actorflow.plans.cache_protocol import Hit, Input, JobSpec
+from actorflow.plans.results import InlineResult, Value, load
 from tests.plans.cache.project import loaded
 
 COUNT = 5
@@ -123,7 +123,7 @@ class Changes(RuleBasedStateMachine):
         text = text.replace(f"({self.local}=inputs)", "(data=inputs)")
         folder = Path(self.home.name)
         results: list[int] = []
-        digests: dict[str, str] = {}
+        values: dict[str, Value] = {}
         ran, reasons = set(), []
         with loaded(folder / "code", pipeline=text) as module, FolderCache(folder / "c") as cache:
             for at in range(COUNT):
@@ -134,7 +134,7 @@ class Changes(RuleBasedStateMachine):
                     args=(self.arguments[at], [Input(each) for each in inputs]),
                     kwargs={},
                 )
-                found = cache.lookup(job, {each: digests[each] for each in inputs})
+                found = cache.lookup(job, {each: values[each] for each in inputs})
                 reasons.append(found.reason)
                 if isinstance(found, Hit):
                     value = found.value
@@ -142,11 +142,11 @@ class Changes(RuleBasedStateMachine):
                     ran.add(at)
                     data = [results[each] for each in self.upstream(at)]
                     done = pickle.dumps(job.function(self.arguments[at], data))
-                    value = Inline(done, done.hex())
+                    value = InlineResult(done, done.hex())
                     assert found.key
                     cache.store(job, found.key, value)
                 results.append(load(value))
-                digests[job.name] = value.digest
+                values[job.name] = value
         return results, ran, reasons
 
 

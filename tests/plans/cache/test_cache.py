@@ -18,14 +18,15 @@ import pytest
 
 from actorflow.plans.cache.cache import FolderCache
 from actorflow.plans.cache.objects import Objects
-from actorflow.plans.errors import BadCache
-from actorflow.plans.lookup import Hit, Input, JobSpec, Miss
-from actorflow.plans.values import Gathered, Inline, Spilled, load
+from actorflow.plans.cache_protocol import Hit, Input, JobSpec, Miss
+from actorflow.plans.errors import BadCache, BadPlan
+from actorflow.plans.plan import Plan
+from actorflow.plans.results import InlineResult, MapResult, SpilledResult, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from actorflow.plans.values import Value
+    from actorflow.plans.results import Value
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,21 +41,26 @@ def job(
     return JobSpec(name=name, function=function, args=args, kwargs=kw, cache=cache)
 
 
-def inline(value: Any) -> Inline:
-    return Inline(pickle.dumps(value))
+def inline(value: Any) -> InlineResult:
+    return InlineResult(pickle.dumps(value))
+
+
+def valued(inputs: Mapping[str, str] | None) -> dict[str, Value]:
+    """Return inputs that are given by their digests."""
+    return {name: InlineResult(b"", digest) for name, digest in (inputs or {}).items()}
 
 
 def lookup(
     folder: Path, spec: JobSpec, inputs: Mapping[str, str] | None = None, *, force: bool = False
 ) -> Hit | Miss:
     with FolderCache(folder, force=force) as cache:
-        return cache.lookup(spec, inputs or {})
+        return cache.lookup(spec, valued(inputs))
 
 
 def ran(folder: Path, spec: JobSpec, value: Value, inputs: Mapping[str, str] | None = None) -> str:
     """Look a job up, store its result; return why it ran."""
     with FolderCache(folder) as cache:
-        found = cache.lookup(spec, inputs or {})
+        found = cache.lookup(spec, valued(inputs))
         assert isinstance(found, Miss)
         assert found.key
         cache.store(spec, found.key, value)
@@ -114,7 +120,7 @@ def test_going_back_finds_the_older_result(tmp_path: Path) -> None:
     back = lookup(tmp_path, job(1, 1))
     assert isinstance(back, Hit)
     assert load(back.value) == "one"
-    # What was last looked up is what the next change is told against.
+    # The next change is compared with the last lookup.
     assert reason(lookup(tmp_path, job(1, 3))) == "argument `alpha` changed"
 
 
@@ -174,18 +180,18 @@ def test_a_spilled_result_is_kept_when_its_own_file_is_gone(tmp_path: Path) -> N
     file = tmp_path / "spill"
     file.write_bytes(pickle.dumps(list(range(1000))))
     folder = tmp_path / "cache"
-    ran(folder, job(1), Spilled(str(file), file.stat().st_size, "abc"))
+    ran(folder, job(1), SpilledResult(str(file), file.stat().st_size, "abc"))
     file.unlink()
     found = lookup(folder, job(1))
     assert isinstance(found, Hit)
-    assert isinstance(found.value, Spilled)
+    assert isinstance(found.value, SpilledResult)
     assert found.value.digest == "abc"
     assert load(found.value) == list(range(1000))
 
 
 def test_the_results_of_a_map_are_kept_in_parts(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    value = Gathered((inline(1), Gathered((inline("a"), inline("b")), "inner"), inline(1)), "all")
+    value = MapResult((inline(1), MapResult((inline("a"), inline("b")), "inner"), inline(1)), "all")
     ran(folder, job(1), value)
     found = lookup(folder, job(1))
     assert isinstance(found, Hit)
@@ -215,7 +221,7 @@ def test_a_damaged_result_is_noticed_and_replaced(
         if not spill:
             return value
         (tmp_path / "spill").write_bytes(value.data)
-        return Spilled(str(tmp_path / "spill"), value.size)
+        return SpilledResult(str(tmp_path / "spill"), value.size)
 
     ran(folder, job(1), result())
     (tmp_path / "spill").unlink(missing_ok=True)
@@ -253,12 +259,69 @@ def test_a_damaged_index_is_refused_with_a_remedy(tmp_path: Path) -> None:
         FolderCache(tmp_path)
 
 
+def test_damage_that_shows_later_is_named_with_a_remedy(tmp_path: Path) -> None:
+    with FolderCache(tmp_path) as cache:
+        for number in range(60):
+            spec = job(number, name=f"job {number}")
+            found = cache.lookup(spec, {})
+            assert isinstance(found, Miss)
+            assert found.key
+            cache.store(spec, found.key, inline(number))
+    index = tmp_path / "index.db"
+    data = bytearray(index.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    with pytest.raises(BadCache, match=r"index\.db cannot be used.*delete the folder"):  # noqa: PT012
+        index.write_bytes(data)
+        lookup(tmp_path, job(7, name="job 7"))
+        ran(tmp_path, job(-1, name="new"), inline(1))
+
+
+def test_the_order_of_keyword_arguments_counts(tmp_path: Path) -> None:
+    ran(tmp_path, job(1, a=1, b=2), inline(1))
+    assert reason(lookup(tmp_path, job(1, b=2, a=1))) == "argument `**named in order` changed"
+
+
+def test_one_list_in_two_places_is_not_two_equal_lists(tmp_path: Path) -> None:
+    shared = [1]
+    ran(tmp_path, job([1], [1]), inline(1))
+    assert reason(lookup(tmp_path, job(shared, shared))) == (
+        "argument `objects in several places` is new"
+    )
+    assert isinstance(lookup(tmp_path, job([1], [1])), Hit)
+
+
+def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
+    source = tmp_path / "input.txt"
+    source.write_text("one")
+    plan = Plan()
+    folder = tmp_path / "cache"
+    ran(folder, job(plan.file(source)), inline(1))
+    os.utime(source, (0, 0))
+    assert isinstance(lookup(folder, job(plan.file(source))), Hit)
+    source.write_text("two")
+    assert reason(lookup(folder, job(plan.file(source)))) == "argument `data` changed"
+    source.unlink()
+    assert "cannot be read" in reason(lookup(folder, job(plan.file(source))))
+
+
+def test_a_job_gets_a_plain_path() -> None:
+    copy = pickle.loads(pickle.dumps(Plan().file("a.txt")))  # noqa: S301 - our own pickle
+    assert type(copy) is type(Path())
+
+
+def test_a_list_that_contains_itself_is_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(BadPlan, match="an argument contains itself"):
+        Plan().job(fit, loop)
+
+
 def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:
     ran(tmp_path, job(1), inline(1))
     with sqlite3.connect(tmp_path / "index.db") as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(BadCache, match="is of version 99, this is 1: delete the folder"):
+    with pytest.raises(BadCache, match="is of version 99, this is 2: delete the folder"):
         FolderCache(tmp_path)
 
 
@@ -281,8 +344,8 @@ def test_what_killed_runs_have_left_is_swept_away_after_a_day(tmp_path: Path) ->
 SHARED = """\
 import pickle, sys
 from actorflow.plans.cache.cache import FolderCache
-from actorflow.plans.lookup import Hit, JobSpec
-from actorflow.plans.values import Inline, load
+from actorflow.plans.cache_protocol import Hit, JobSpec
+from actorflow.plans.results import InlineResult, load
 from operator import neg
 
 folder, rounds = sys.argv[1], int(sys.argv[2])
@@ -293,7 +356,7 @@ with FolderCache(folder) as cache:
         if isinstance(found, Hit):
             assert load(found.value) == -data
         else:
-            cache.store(job, found.key, Inline(pickle.dumps(-data)))
+            cache.store(job, found.key, InlineResult(pickle.dumps(-data)))
             print(data, flush=True)
 """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.plans.cache.fingerprint.components import Component, Part
+from actorflow.plans.cache.fingerprint.components import Component, ComponentKind
 from actorflow.plans.cache.fingerprint.walk import Walk
 from tests.plans.cache.project import changes, components, loaded
 
@@ -116,7 +116,7 @@ def test_a_module_that_cannot_be_imported_is_no_obstacle(tmp_path: Path) -> None
 def test_installed_packages_count_by_name_only(tmp_path: Path) -> None:
     pipeline = "import json\nimport pytest as np\ndef job(x): return np.mark, json.dumps(x)\n"
     found = components(tmp_path, pipeline=pipeline)
-    assert found.keys() == {Component(Part.CODE, "")}
+    assert found.keys() == {Component(ComponentKind.CODE, "")}
 
 
 def test_a_package_that_is_not_the_users_is_never_imported_for_the_key(tmp_path: Path) -> None:

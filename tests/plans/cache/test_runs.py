@@ -1,4 +1,4 @@
-"""Plans with a cache, on real processes: what is up to date is not run again."""
+"""Plans with a cache, on real processes: jobs that are up to date are not run again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from actorflow.plans.errors import BadCache, PlanFailed, UnknownJob
+from actorflow.plans.job_record import JobStatus
 from actorflow.plans.plan import Plan
-from actorflow.plans.record import JobStatus
 from actorflow.runtime.errors import BadOption
 from tests.plans.jobs import add, boom, double, large, plus, size_of, upto
 
@@ -222,7 +222,7 @@ TOOLS = """\
 
 
 def run_flow(home: Path, *, steps: str = STEPS, tools: str = TOOLS) -> list[str]:
-    """Run a script of the user's in a new process; return what it prints."""
+    """Run a user script in a new process; return its output."""
     for name, text in (("flow", FLOW), ("steps", steps), ("tools", tools)):
         (home / f"{name}.py").write_text(dedent(text))
     done = subprocess.run(

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from actorflow.plans.cache.fingerprint.values import Unstable
 from actorflow.plans.cache.fingerprint.walk import Walk
-from actorflow.plans.lookup import Input
+from actorflow.plans.cache_protocol import Input
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from actorflow.plans.record import JobRecord, JobStatus
+from actorflow.plans.job_record import JobRecord, JobStatus
 
 
 @st.composite

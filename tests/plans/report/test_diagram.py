@@ -9,8 +9,8 @@ from graphlib import TopologicalSorter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.plans.record import JobRecord, JobStatus
-from actorflow.plans.report.diagram import Diagram, Node, family
+from actorflow.plans.job_record import JobRecord, JobStatus
+from actorflow.plans.report.diagram import Diagram, DiagramNode, family
 from actorflow.plans.report.layout import columns, crossings
 from tests.plans.report.graphs import runs
 
@@ -59,7 +59,7 @@ def test_only_families_are_collapsed() -> None:
     jobs = {"load": [], "fit[0]": ["load"], "fit[1]": ["load"], "other": ["load"]}
     small = Diagram.of(jobs).collapsed(2)
     assert str(small) == "load\nfit (2 jobs) <- load\nother <- load"
-    assert small.nodes[1] == Node("fit", 1, 2, ())
+    assert small.nodes[1] == DiagramNode("fit", 1, 2, ())
 
 
 @given(runs(most=7))

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from actorflow.plans.record import JobRecord, JobStatus
+from actorflow.plans.job_record import JobRecord, JobStatus
 from actorflow.plans.report.diagram import Diagram
 from actorflow.plans.report.drawing import Drawing
 from actorflow.plans.report.gantt import gantt
 from actorflow.plans.report.report import Report
-from actorflow.runtime.errors import BadOption
+from actorflow.runtime.errors import BadOption, install_hint
 from tests.plans.report.graphs import runs
 
 ROOT = Path(__file__).parents[3]
@@ -100,7 +100,7 @@ def test_text_needs_no_matplotlib(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout == "pictures need matplotlib: pip install 'actorflow[lab]'\n"
+    assert done.stdout == f"pictures need matplotlib: {install_hint('lab')}\n"
     assert (tmp_path / "dag.mmd").read_text().startswith("flowchart LR\n")
     assert (tmp_path / "dag.dot").read_text().startswith("digraph plan {\n")
     assert (tmp_path / "dag.txt").read_text() == "a\nb <- a\n"

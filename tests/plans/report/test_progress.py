@@ -11,13 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from actorflow.plans.report.progress import (
-    Counts,
-    Progress,
-    remaining_seconds,
-    shown_on,
-    status_line,
-)
+from actorflow.plans.report.progress import ProgressBar, shown_on
+from actorflow.plans.report.text import JobCounts, remaining_seconds, status_line
+from actorflow.runtime.errors import install_hint
 
 ROOT = Path(__file__).parents[3]
 some = st.integers(0, 50)
@@ -28,7 +24,7 @@ def test_the_time_left_goes_by_what_was_run(
     left: int, settled: tuple[int, int, int, int], seconds: float
 ) -> None:
     done, cached, failed, skipped = settled
-    counts = Counts(
+    counts = JobCounts(
         total=left + sum(settled),
         done=done,
         cached=cached,
@@ -47,8 +43,8 @@ def test_the_time_left_goes_by_what_was_run(
 
 
 def test_the_line_leaves_out_what_is_zero() -> None:
-    assert status_line(Counts(total=5)) == ""
-    counts = Counts(total=2000, running=4, done=1000, cached=5, failed=1, skipped=2, seconds=60)
+    assert status_line(JobCounts(total=5)) == ""
+    counts = JobCounts(total=2000, running=4, done=1000, cached=5, failed=1, skipped=2, seconds=60)
     assert status_line(counts) == (
         "4 running, 1,000 done, 5 cached, 1 failed, 2 skipped, about 59.5 s left"
     )
@@ -62,8 +58,8 @@ class Terminal(io.StringIO):
 def test_progress_is_drawn_on_a_terminal() -> None:
     stream = Terminal()
     console = Console(file=stream, force_terminal=True, width=100)
-    with Progress(console) as progress:
-        progress.update(Counts(total=10, running=2, done=3, seconds=3.0))
+    with ProgressBar(console) as progress:
+        progress.update(JobCounts(total=10, running=2, done=3, seconds=3.0))
     text = stream.getvalue()
     assert "3/10" in text
     assert "2 running, 3 done, about 7 s left" in text
@@ -77,11 +73,11 @@ def test_progress_is_shown_on_terminals_only() -> None:
 def test_without_rich_a_terminal_stays_quiet() -> None:
     program = (
         "import sys; sys.modules['rich'] = None\n"
-        "from actorflow.plans.report.progress import Progress, shown_on\n"
+        "from actorflow.plans.report.progress import ProgressBar, shown_on\n"
         "from actorflow.runtime.errors import MissingExtra\n"
         "class Terminal:\n    def isatty(self): return True\n"
         "print(shown_on(Terminal()))\n"
-        "try: Progress()\n"
+        "try: ProgressBar()\n"
         "except MissingExtra as error: print(error)\n"
     )
     done = subprocess.run(
@@ -92,5 +88,5 @@ def test_without_rich_a_terminal_stays_quiet() -> None:
         check=True,
     )
     assert done.stdout == (
-        "False\nprogress needs rich: pip install 'actorflow[cli]', or progress=False\n"
+        f"False\nprogress needs rich: {install_hint('cli')}, or progress=False\n"
     )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 
-from actorflow.plans.record import JobRecord, JobStatus
-from actorflow.plans.report.critical import critical_path
+from actorflow.plans.job_record import JobRecord, JobStatus
+from actorflow.plans.report.critical_path import critical_path
+from actorflow.plans.report.gantt import worker_rows
 from actorflow.plans.report.report import Report
-from actorflow.plans.report.timeline import lanes
 from tests.plans.report.graphs import runs
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_the_critical_path_begins_and_ends_with_jobs_that_ran(records: list[JobR
 def test_the_figures_of_a_report_fit_together(records: list[JobRecord]) -> None:
     report = Report(records)
     assert sum(report.counts.values()) == len(records)
-    assert report.busy == sum(job.seconds for lane in lanes(records) for job in lane.jobs)
+    assert report.busy == sum(job.seconds for lane in worker_rows(records) for job in lane.jobs)
     assert report.critical_path.seconds <= report.elapsed
     assert 0 <= report.unused <= 1
     if report.busy:
@@ -68,7 +68,7 @@ def test_the_figures_of_a_report_fit_together(records: list[JobRecord]) -> None:
 
 @given(runs(most=12))
 def test_a_lane_has_the_jobs_of_one_worker_in_order(records: list[JobRecord]) -> None:
-    found = lanes(records)
+    found = worker_rows(records)
     assert len({lane.worker for lane in found}) == len(found)
     for lane in found:
         assert {job.worker for job in lane.jobs} == {lane.worker}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from actorflow.plans.errors import PlanFailed
+from actorflow.plans.job_record import JobStatus
 from actorflow.plans.plan import Plan
-from actorflow.plans.record import JobStatus
 from actorflow.runtime.errors import BadOption
 from tests.plans.jobs import add, boom, plus, upto
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pykka
 import pytest
 
-from actorflow.runtime.registry import ROSTER
+from actorflow.runtime.registry import ACTORS
 from actorflow.testing import ManualLane
 from tests.runtime.worker.probe import PATIENCE
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Show a test only its own actors, and stop what it leaves."""
     with monkeypatch.context() as patch:
-        patch.setattr(ROSTER, "_members", {})
+        patch.setattr(ACTORS, "_members", {})
         yield
-        for member in ROSTER.members():
+        for member in ACTORS.members():
             if isinstance(getattr(member, "lane", None), ManualLane):  # nobody runs it any more
                 member.kill()
         pykka.ActorRegistry.stop_all(timeout=PATIENCE)

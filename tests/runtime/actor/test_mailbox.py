@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MailboxMachine(RuleBasedStateMachine):
-    """A mailbox driven one step at a time, against a list of what was sent and not yet read."""
+    """A mailbox driven one step at a time, against a list of the unread messages."""
 
     def __init__(self) -> None:
         super().__init__()

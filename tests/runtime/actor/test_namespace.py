@@ -1,4 +1,4 @@
-"""Users own the namespace of their actors: every name that is no documented hook is theirs."""
+"""Users own the namespace of their actors: every name is theirs unless it is a documented hook."""
 
 from __future__ import annotations
 

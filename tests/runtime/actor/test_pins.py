@@ -14,13 +14,13 @@ from pykka._envelope import Envelope
 from pykka._threading import ThreadingFuture
 
 import actorflow as af
-from actorflow.runtime.registry import ROSTER
+from actorflow.runtime.registry import ACTORS
 from tests.runtime.actor.actors import Echo, Theirs
 
 
 def test_the_registry_is_our_roster_and_its_lock_reentrant() -> None:
     registry: Any = pykka.ActorRegistry
-    assert registry._actor_refs is ROSTER
+    assert registry._actor_refs is ACTORS
     with registry._actor_refs_lock, registry._actor_refs_lock:
         pass
     source = inspect.getsource(pykka.ActorRegistry)

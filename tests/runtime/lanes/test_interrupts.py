@@ -13,8 +13,8 @@ import actorflow.runtime
 from actorflow.runtime.clock import SystemClock
 from actorflow.runtime.lanes.loop import LoopLane
 from actorflow.runtime.lanes.pool import Pool
-from actorflow.runtime.lanes.shelter import SHELTER
 from actorflow.runtime.lanes.thread import ThreadLane
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from tests.runtime.lanes.test_lanes import Run
 from tests.runtime.worker.probe import PATIENCE, until
 
@@ -96,9 +96,9 @@ def test_m13_an_interrupted_submit_is_made_wholly_or_not_at_all(kind: str) -> No
     def once(place: int) -> bool:
         lane, run = next(fresh), Run()
         reached = interrupted_at(place, lambda: lane.submit(run))
-        SHELTER.run(lambda: None)  # what was handed over is done
+        UNINTERRUPTIBLE.run(lambda: None)  # all work handed over before is done
         if isinstance(lane, Pool):
-            until(lambda: lane.statistics().waiting == 0, "what was submitted runs by itself")
+            until(lambda: lane.statistics().waiting == 0, "submitted work runs by itself")
         last = Run()
         lane.submit(last)
         assert last.done.wait(PATIENCE), f"the lane is stuck after an interrupt at {place}"
@@ -160,7 +160,7 @@ def test_m13_an_interrupted_call_at_is_made_wholly_or_not_at_all() -> None:
     def once(place: int, clock: SystemClock) -> bool:
         called, last = threading.Event(), threading.Event()
         reached = interrupted_at(place, lambda: clock.call_at(clock.now() + 1e-6, called.set))
-        SHELTER.run(lambda: None)
+        UNINTERRUPTIBLE.run(lambda: None)
         if len(clock._heap):
             assert called.wait(PATIENCE), f"the timer is stuck after an interrupt at {place}"
         clock.call_at(clock.now(), last.set)

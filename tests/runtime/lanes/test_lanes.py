@@ -51,7 +51,7 @@ def test_two_hundred_workers_that_block_are_all_inside_their_jobs_at_once() -> N
     assert POOL.statistics().threads <= POOL.limit
 
 
-class FakeSeat:
+class FakePoolThread:
     """A thread of the pool as the watcher sees it."""
 
     def __init__(self, *, still: bool, since: float = 0.0) -> None:
@@ -65,9 +65,9 @@ class FakeSeat:
 class StillPool(Pool):
     """A pool that counts how much it would grow."""
 
-    def __init__(self, *seats: FakeSeat, core: int = 2) -> None:
+    def __init__(self, *pool_threads: FakePoolThread, core: int = 2) -> None:
         super().__init__(core=core, limit=1_000)
-        self._seats = dict(enumerate(seats))  # type: ignore[arg-type]
+        self._threads = dict(enumerate(pool_threads))  # type: ignore[arg-type]
         self.grown: list[int] = []
 
     def _grow(self, count: int) -> None:
@@ -75,55 +75,55 @@ class StillPool(Pool):
 
 
 def test_a_pool_whose_threads_all_block_grows_by_what_waits_at_most_doubling() -> None:
-    pool = StillPool(*(FakeSeat(still=True) for _ in range(4)))
+    pool = StillPool(*(FakePoolThread(still=True) for _ in range(4)))
     pool._consider(3, 1.0, computing=False)
     pool._consider(100, 1.0, computing=False)
     assert pool.grown == [3, 4]
 
 
 def test_a_pool_of_which_one_thread_moves_does_not_grow() -> None:
-    moving = FakeSeat(still=False, since=1.0)
-    pool = StillPool(FakeSeat(still=True), moving, FakeSeat(still=True))
+    moving = FakePoolThread(still=False, since=1.0)
+    pool = StillPool(FakePoolThread(still=True), moving, FakePoolThread(still=True))
     pool._consider(100, 1.0, computing=False)
     assert pool.grown == []
 
 
 @pytest.mark.parametrize("computing", [False, True])
 def test_a_pool_whose_threads_all_compute_for_long_gets_one_more(computing: bool) -> None:  # noqa: FBT001
-    pool = StillPool(*(FakeSeat(still=False, since=0.0) for _ in range(2)))
+    pool = StillPool(*(FakePoolThread(still=False, since=0.0) for _ in range(2)))
     pool._consider(100, 10.0, computing=computing)
     assert pool.grown == [1]
 
 
 def test_a_pool_that_computes_does_not_grow() -> None:
-    seats = [FakeSeat(still=True, since=1.0 - pools._STUCK / 2) for _ in range(4)]
-    pool = StillPool(*seats)
+    pool_threads = [FakePoolThread(still=True, since=1.0 - pools._STUCK / 2) for _ in range(4)]
+    pool = StillPool(*pool_threads)
     pool._consider(100, 1.0, computing=True)
     assert pool.grown == []
 
 
 def test_a_pool_that_computes_but_is_stuck_for_long_grows_by_one() -> None:
-    pool = StillPool(*(FakeSeat(still=True, since=0.0) for _ in range(4)))
+    pool = StillPool(*(FakePoolThread(still=True, since=0.0) for _ in range(4)))
     pool._consider(100, 10.0, computing=True)
     assert pool.grown == [1]
 
 
 def test_a_pool_with_fewer_threads_than_its_core_grows_in_any_case() -> None:
     for computing in (False, True):
-        pool = StillPool(FakeSeat(still=False), core=2)
+        pool = StillPool(FakePoolThread(still=False), core=2)
         pool._consider(1, 1.0, computing=computing)
         assert pool.grown == [1]
 
 
 def test_a_seat_stands_still_if_it_neither_begins_runs_nor_uses_the_processor() -> None:
-    seat = pools.Seat()
-    assert not seat.look(1.0)  # the first look only takes the measure
-    assert seat.look(2.0)
-    seat.runs += 1
-    assert not seat.look(3.0)
-    assert seat.since == 3.0
-    assert seat.look(4.0)
-    assert seat.since == 3.0
+    pool_thread = pools.PoolThread()
+    assert not pool_thread.look(1.0)  # the first look only takes the measure
+    assert pool_thread.look(2.0)
+    pool_thread.runs += 1
+    assert not pool_thread.look(3.0)
+    assert pool_thread.since == 3.0
+    assert pool_thread.look(4.0)
+    assert pool_thread.since == 3.0
 
 
 # The pool.
@@ -198,7 +198,7 @@ def test_a_thread_that_retires_first_runs_what_arrived_meanwhile() -> None:
             return len(self.items)
 
     pool._ready = LatePut()  # type: ignore[assignment]
-    pool._work(7, pools.Seat())
+    pool._work(7, pools.PoolThread())
     assert run.done.is_set()
     assert pool._idle == []
 

@@ -14,8 +14,8 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.clock import SystemClock
-from actorflow.runtime.lanes import shelter as shelter_module
-from actorflow.runtime.lanes import starting
+from actorflow.runtime.lanes import thread_start
+from actorflow.runtime.lanes import uninterruptible as helper_module
 from actorflow.runtime.lanes.loop import LoopLane
 from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.lanes.thread import ThreadLane
@@ -55,29 +55,29 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[System]:
         return start_or_refuse
 
     monkeypatch.setattr(threading, "_start_new_thread", guarded(threading._start_new_thread))  # type: ignore[attr-defined]
-    monkeypatch.setattr(shelter_module, "start_new_thread", guarded(_thread.start_new_thread))
+    monkeypatch.setattr(helper_module, "start_new_thread", guarded(_thread.start_new_thread))
     yield made
     made.refuses = False
-    until(lambda: not starting.PENDING or bool(starting.retry()), "nothing is pending")  # type: ignore[func-returns-value]
+    until(lambda: not thread_start.PENDING or bool(thread_start.retry()), "nothing is pending")  # type: ignore[func-returns-value]
 
 
-@pytest.fixture(params=["shelter", "no shelter", "other thread"])
+@pytest.fixture(params=["helper", "no helper", "other thread"])
 def calling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a way to call a function: in the main thread, or in one that exists already."""
-    shelter = shelter_module.Shelter()
-    for module in ("shelter", "pool", "thread", "loop"):
-        monkeypatch.setattr(f"actorflow.runtime.lanes.{module}.SHELTER", shelter)
-    if request.param == "shelter":
-        shelter.run(lambda: None)
+    helper = helper_module.Uninterruptible()
+    for module in ("uninterruptible", "pool", "thread", "loop"):
+        monkeypatch.setattr(f"actorflow.runtime.lanes.{module}.UNINTERRUPTIBLE", helper)
+    if request.param == "helper":
+        helper.run(lambda: None)
     if request.param != "other thread":
         yield lambda function: function()
     else:
-        helper = shelter_module.Shelter()
+        helper = helper_module.Uninterruptible()
         helper.run(lambda: None)
         yield helper.run
         helper._inbox.put(None)
-    shelter.post(lambda: None)
-    shelter._inbox.put(None)
+    helper.post(lambda: None)
+    helper._inbox.put(None)
 
 
 def close(lane: Lane) -> None:
@@ -143,7 +143,7 @@ def test_m14_a_thread_is_listed_only_after_it_has_started(system: System) -> Non
     assert pool.statistics().threads == 0
     assert pool.statistics().grown == 0
     system.refuses = False
-    starting.retry()
+    thread_start.retry()
     assert run.done.wait(PATIENCE)
     assert pool.statistics().grown == 1
     pool.close()
@@ -211,12 +211,12 @@ def test_m14_an_idle_thread_of_the_pool_tries_again_for_others(system: System) -
 def test_m14_callers_on_an_event_loop_try_again(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "AGENTS", [])  # no thread of ours comes by
+    monkeypatch.setattr(thread_start, "AGENTS", [])  # no thread of ours comes by
     with af.spawn(lambda batch, state: None, executor="thread") as worker:
         system.refuses = True
         run, lane = Run(), ThreadLane("async")
         lane._submit_first(run)  # in this thread
-        assert starting.PENDING
+        assert thread_start.PENDING
 
         async def main() -> None:
             loop = asyncio.get_running_loop()
@@ -239,7 +239,7 @@ def test_m14_without_file_descriptors_the_loop_is_started_later(
 
         patch.setattr("actorflow.runtime.lanes.loop._new_event_loop", refuse)
         lane.submit(run)
-        until(lambda: bool(starting.PENDING), "the loop could not be made")
+        until(lambda: bool(thread_start.PENDING), "the loop could not be made")
     assert run.done.wait(PATIENCE)
     close(lane)
 
@@ -247,9 +247,10 @@ def test_m14_without_file_descriptors_the_loop_is_started_later(
 def test_m14_workers_survive_a_real_process_limit() -> None:
     script = textwrap.dedent(
         """
-        import os, resource, sys, threading
+        import copy, os, resource, sys, threading
         import actorflow as af
 
+        af.spawn, af.PushTimeout  # imported while this user may read the files
         seen = []
         if os.getuid() == 0:
             os.setuid(65534)  # root has no limit

@@ -53,7 +53,7 @@ class Player(af.Actor):
 class Stage:
     """A manual lane, a virtual clock, and children whose n-th incarnation of "a" is called "an".
 
-    `outcomes["a"]` says what comes of the next starts of "a": `FAIL`, `af.IGNORE`, an exception,
+    `outcomes["a"]` are the outcomes of the next starts of "a": `FAIL`, `af.IGNORE`, an exception,
     or anything else that is then returned instead of a ref.
     """
 
@@ -133,7 +133,7 @@ class Stage:
             self.ends(ref(supervisor, name))
 
     def take(self) -> str:
-        """Return what was recorded since the last call, in order."""
+        """Return the records since the last call, in order."""
         text, self.trace = " ".join(self.trace), []
         return text
 

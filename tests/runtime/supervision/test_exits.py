@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.pair.stopping import abandon_executor
+from actorflow.runtime.worker.pair.requests import abandon_executor
 from tests.runtime.supervision.kit import BOOM, names
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until
 
@@ -70,7 +70,7 @@ def test_p2_one_notice_with_the_reason(stage: Stage, way: str) -> None:
     ref.lifespan.die(af.Normal())
     assert notices == [(ref, reason)]
     assert ref.exit_reason == reason
-    assert watched(ref) == [(ref, reason)]  # who comes late is told at once
+    assert watched(ref) == [(ref, reason)]  # a late watcher is called at once
     assert ref.actor_stopped.is_set()
 
 

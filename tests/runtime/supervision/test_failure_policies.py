@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from behaviours import Bounded, Queue, Unique
+from actorflow.behaviours import Bounded, Queue, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, until, until_accumulated
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def test_isolate_retries_a_message_that_stands_alone(stage: Stage) -> None:
 
 
 def test_isolate_with_a_payload_that_is_no_list(stage: Stage) -> None:
-    from behaviours import Base  # noqa: PLC0415 - only here
+    from actorflow.behaviours import Base  # noqa: PLC0415 - only here
 
     class OneByOne(Base):
         def transform(self, messages: Any) -> Any:
@@ -323,6 +323,31 @@ def test_breaker_counts_within_its_window_only(stage: Stage) -> None:
     assert worker.status is af.PairState.IDLE
 
 
+def test_a_parked_worker_is_started_on_trial(stage: Stage) -> None:
+    picky = Picky({"bad"})
+    breaker = af.Breaker(failures=2, within=5.0, half_open=10.0)
+    supervisor = stage.up(stage.worker("w", picky.call, breaker=breaker), max_restarts=100)
+    worker = supervisor.worker("w")
+    for _ in range(2):
+        worker.push("bad")
+        stage.run()
+    assert worker.status is af.PairState.PARKED
+    worker.push("bad")
+    stage.run(9.0)
+    assert worker.status is af.PairState.PARKED
+    stage.run(2.0)  # on trial, it fails at once
+    assert worker.status is af.PairState.PARKED
+    worker.push("good")
+    stage.run(11.0)
+    now: af.PairState = worker.status
+    assert now is af.PairState.IDLE
+    assert picky.seen[-1] == "good"
+    stage.run(6.0)  # the trial is over: one crash is not too many
+    worker.push("bad")
+    stage.run(1.0)
+    assert worker.status.value == "idle"
+
+
 @pytest.mark.parametrize("end", ["stop", "terminate", "worker", "kill"])
 def test_parked_worker_can_be_ended(stage: Stage, end: str) -> None:
     supervisor, worker, _ = parked(stage)
@@ -453,7 +478,7 @@ def test_executor_crashes_1000_times_under_load_of_4_producers() -> None:
     worker = supervisor.worker("w")
     producers = [Caller(produce, worker, producer) for producer in range(4)]
     failed = [message for caller in producers for message in caller.value()]
-    while crashed < crashes:  # what is left of them, one by one
+    while crashed < crashes:  # the remaining ones, one by one
         with pytest.raises(Boom):
             worker.push_block((4, 0), timeout=PATIENCE)
     worker.push_block((5, 1), timeout=PATIENCE)

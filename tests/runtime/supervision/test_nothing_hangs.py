@@ -113,7 +113,7 @@ def test_hanging_job_is_left_behind_and_the_worker_goes_on(gate: Gate) -> None:
     worker.push("later")
     supervisor.worker("bomb").push(1)  # so the hanging one must make way for a restart
     assert isinstance(hanging.wait().error, af.WorkerStopped)
-    until(lambda: seen == ["later"], "the new executor takes what was accumulated")
+    until(lambda: seen == ["later"], "the new executor takes the accumulated messages")
     gate.opened.set()
     assert supervisor.stop()
 
@@ -273,7 +273,7 @@ def test_kill_during_a_start_leaves_no_actor() -> None:
     supervisor.kill()
     assert isinstance(starting.wait().error, af.WorkerStopped)
     assert isinstance(queued.wait().error, af.WorkerStopped)
-    gate.set()  # what has started now is ended; the fixture checks that no actor is left
+    gate.set()  # the slow child ends once it has started; the fixture checks that no actor is left
 
 
 def test_stop_while_a_child_cannot_be_started() -> None:

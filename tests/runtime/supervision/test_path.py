@@ -29,7 +29,7 @@ def modules_entered(call: Callable[[], None]) -> set[str]:
         call()
     finally:
         sys.settrace(before)
-    return {name for name in entered if name.startswith(("actorflow.", "behaviours."))}
+    return {name for name in entered if name.startswith("actorflow.")}
 
 
 def test_crash_to_restart_enters_at_most_four_modules_of_supervision(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import actorflow as af
-from actorflow.runtime.registry import ROSTER
+from actorflow.runtime.registry import ACTORS
 from tests.runtime.supervision.family.naive import Node, Spec, World, below
 from tests.runtime.supervision.kit import BOOM, FAIL, RESTARTS, Stage
 
@@ -84,7 +84,7 @@ class Trees(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before = set(ROSTER._members)
+        self.before = set(ACTORS._members)
         self.threads = threading.active_count()
         self.stage = Stage()
         self.world = World()
@@ -248,7 +248,7 @@ class Trees(RuleBasedStateMachine):
         if hasattr(self, "root"):
             self.root.stop()
             self.stage.run()
-            assert set(ROSTER._members) <= self.before
+            assert set(ACTORS._members) <= self.before
             assert threading.active_count() <= self.threads
 
 

@@ -185,6 +185,21 @@ def test_m13_start_that_is_interrupted_leaves_no_supervisor_behind(stage: Stage)
     assert stage.take() == "+a1"  # and killed: the fixture checks that no actor is left
 
 
+def test_a_supervisor_is_found_once_its_children_are_there() -> None:
+    found: list[Any] = []
+
+    def start() -> Any:
+        found.append(af.whereis("found"))
+        with pytest.raises(af.AlreadyStarted):
+            af.Supervisor([], name="found").start()
+        return af.spawn(lambda _batch, _state: None)
+
+    with af.Supervisor([af.Child("w", start)], name="found") as supervisor:
+        assert found == [None]
+        assert af.whereis("found") is supervisor
+    assert af.whereis("found") is None
+
+
 # With blocks.
 
 
@@ -450,7 +465,7 @@ def test_requests_and_kills_from_many_threads_all_end() -> None:
                         supervisor.count_children() if number % 3 else supervisor.start_copy()
                     except af.WorkerStopped:
                         return
-                    except BaseException as error:  # noqa: BLE001 - what must not happen
+                    except BaseException as error:  # noqa: BLE001 - the test counts them
                         wrong.append(error)
                         return
 
@@ -460,7 +475,7 @@ def test_requests_and_kills_from_many_threads_all_end() -> None:
                 start.wait(PATIENCE)
                 try:
                     supervisor.kill()
-                except BaseException as error:  # noqa: BLE001 - what must not happen
+                except BaseException as error:  # noqa: BLE001 - the test counts them
                     wrong.append(error)
 
             callers = [Caller(hammer) for _ in range(3)] + [Caller(kill) for _ in range(2)]

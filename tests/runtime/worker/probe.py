@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PATIENCE = 20.0
-"""Seconds that a test waits for what must happen; only a failing test waits so long."""
+"""Seconds that a test waits for an expected event; only a failing test waits so long."""
 
 LANES = ("pool", "thread", "asyncio")
 
@@ -142,7 +142,7 @@ class Caller:
         return self
 
     def value(self) -> Any:
-        """Wait; return what was returned, or raise what was raised."""
+        """Wait; return the result of the call, or raise its exception."""
         self.wait()
         if self.error is not None:
             raise self.error

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Adaptive, Base, Bounded, Chunk, Priority, Queue, Stack, Unique
 from actorflow.runtime.worker.embedded import Call, Done
 from actorflow.testing import VirtualClock
-from behaviours import Adaptive, Base, Bounded, Chunk, Priority, Queue, Stack, Unique
 from tests.runtime.worker.probe import FakeTicket
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Bounded, Chunk, Linger, Queue, Unique
 from actorflow.runtime.worker.job.dead_letters import DeadLetters
 from actorflow.testing import ManualLane, VirtualClock
-from behaviours import Bounded, Chunk, Linger, Queue, Unique
 from tests.runtime.worker.probe import Caller, Probe, ended, until
 from tests.runtime.worker.statistics.law import check_law
 
@@ -50,7 +50,7 @@ def test_a_flood_of_malformed_messages_is_refused_in_linear_time() -> None:
 def test_a_message_that_is_refused_holds_up_none_that_has_woken_the_worker(
     behaviour: Callable[[], Any], verb: str
 ) -> None:
-    """With several batches in flight, the refused caller has begun what others pushed before."""
+    """With several batches in flight, the refused caller started the earlier pushes of others."""
     lane = ManualLane()
     seen: list[Any] = []
     worker = af.spawn(
@@ -65,7 +65,7 @@ def test_a_message_that_is_refused_holds_up_none_that_has_woken_the_worker(
 
 
 def test_a_message_that_is_refused_does_not_hide_that_a_batch_is_full() -> None:
-    """What was pushed before is folded for its sake, and then counts no more as raw."""
+    """Earlier messages are folded because of it, and then no longer count as raw."""
     seen: list[Any] = []
     lane = ManualLane()
     worker = af.spawn(
@@ -195,7 +195,7 @@ OWN = [
 
 @pytest.fixture
 def unseen_logs() -> Iterator[None]:
-    """Format what is logged, but keep it out of reports: they cannot hold lone surrogates."""
+    """Format log records, but keep them out of reports, which cannot hold lone surrogates."""
 
     def unseen(record: logging.LogRecord) -> bool:
         logging.Formatter().format(record)
@@ -267,7 +267,7 @@ def test_m23_stop_is_the_one_that_stops_wherever_it_is_raised() -> None:
         first.push_block(1)
 
     first, second = af.spawn(inner), af.spawn(outer)
-    second.push_block(1)  # a stop of one worker is no failure for those that wait for it
+    second.push_block(1)  # a stop of one worker is no failure for its watchers
     assert ended(first) == af.Normal()
     assert second.is_alive()
     second.stop()
@@ -291,7 +291,7 @@ def test_m23_what_another_worker_answers_does_not_stop_this_one() -> None:
 
 
 class Pushing(logging.Handler):
-    """A log handler that sends what is logged to a worker, as one for metrics may."""
+    """A log handler that sends log records to a worker, as one for metrics may."""
 
     def __init__(self, worker: af.WorkerRef) -> None:
         super().__init__(logging.DEBUG)
@@ -390,7 +390,7 @@ def test_a_worker_cannot_be_pickled_and_says_what_to_do() -> None:
 
 
 class Timeless:
-    """Its `ready_at` raises as soon as it is told to."""
+    """Its `ready_at` raises as soon as the test says so."""
 
     def __init__(self) -> None:
         self.held: list[Any] = []
@@ -459,7 +459,7 @@ def test_m19_200_blocked_pushers_are_woken_in_order_as_many_as_there_is_room_for
     callers: list[Caller] = []
     for number in range(10, 210):
         callers.append(Caller(worker.push, number))
-        until(lambda: len(worker.actor.intake._blocked or ()) == len(callers), "it waits")
+        until(lambda: len(worker.actor.offers._blocked or ()) == len(callers), "it waits")
     assert attempts <= 201  # only the first one tried; the others stand in line
     attempts = 0
     probe.let_end()
@@ -484,7 +484,7 @@ def test_m19_a_pusher_that_gives_up_lets_the_next_one_in() -> None:
     with pytest.raises(af.Full):
         worker.push_ack("late", timeout=0.001)
     next_one = Caller(worker.push_ack, "next")
-    until(lambda: len(worker.actor.intake._blocked or ()) == 1, "it waits")
+    until(lambda: len(worker.actor.offers._blocked or ()) == 1, "it waits")
     probe.open()
     next_one.value()
     worker.stop()

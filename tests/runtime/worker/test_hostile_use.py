@@ -1,4 +1,4 @@
-"""What a user may do wrong or to its limits, and what must not follow: a hang, a silent loss."""
+"""Wrong or extreme uses of a worker, none of which may lead to a hang or a silent loss."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Behaviour, Full, Queue, Throttle, Traits, Unique
 from actorflow.runtime.clock import SystemClock
-from actorflow.runtime.worker.pair.batch import Batch
-from actorflow.runtime.worker.pair.stopping import abandon_executor
-from behaviours import Behaviour, Full, Queue, Throttle, Traits, Unique
+from actorflow.runtime.worker.job.batch import Batch
+from actorflow.runtime.worker.pair.requests import abandon_executor
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until_accumulated
 
 
@@ -117,17 +117,29 @@ class Observing(Behaviour):
     def add(self, message: Any) -> None:
         self.inner.add(message)
 
-    def take(self, limit: int | None = None) -> Any:
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
         return self.inner.take()
 
     def __len__(self) -> int:
         return len(self.inner)
 
-    def observe(self, size: int, took: float) -> None:
+    def done(self, batch: Any, took: float, outcomes: Any) -> None:
         raise RuntimeError("broken")
 
 
-@pytest.mark.parametrize("behaviour", [EmptyHanded, Observing])
+def test_a_done_that_raises_is_logged_and_the_worker_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with af.spawn(noop, behaviour=Observing) as worker:
+        for message in range(3):
+            worker.push_block(message, timeout=PATIENCE)
+        assert worker.statistics().processed == 3
+        worker.stop(drain=True)
+    assert "done of" in caplog.text
+    assert "broken" in caplog.text
+
+
+@pytest.mark.parametrize("behaviour", [EmptyHanded])
 def test_a_behaviour_that_breaks_the_rules_crashes_its_worker_and_hangs_nobody(
     behaviour: type,
 ) -> None:
@@ -319,7 +331,7 @@ def test_bad_options_are_refused_by_spawn_and_by_worker(options: dict[str, Any])
 
 def test_an_id_that_cannot_be_hashed_is_refused() -> None:
     with pytest.raises(af.BadOption, match="id"):
-        af.Worker([], noop)  # type: ignore[arg-type]
+        af.Worker([], noop)  # type: ignore[call-overload]
 
 
 def test_near_ids_are_named_as_they_are() -> None:
@@ -412,7 +424,7 @@ def test_run_puts_handlers_back_if_a_signal_cannot_be_handled() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-# What is reported, and when.
+# Reports and their times.
 
 
 class Unprintable(tuple[Any, ...]):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.lanes.shelter import in_main_thread
-from actorflow.runtime.worker.pair.machine import PairState
+from actorflow.behaviours import Bounded, Queue
+from actorflow.behaviours.behaviour import Behaviour
+from actorflow.runtime.lanes.uninterruptible import in_main_thread
+from actorflow.runtime.worker.pair.states import PairState
 from actorflow.runtime.worker.port import Port
-from behaviours import Bounded, Queue
-from behaviours.base import Behaviour
 from tests.runtime.worker.probe import PATIENCE, Caller, FakeTicket
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def test_only_a_worker_without_anything_to_do_retires() -> None:
 
 def test_a_worker_that_has_retired_goes_without_the_garbage_collector() -> None:
     port, _crashed = launched(lambda _batch, state: state)
-    port.offer([(1, FakeTicket())])  # in the main thread, which needs a shelter
+    port.offer([(1, FakeTicket())])  # in the main thread, which needs the helper thread
     while not port.retire():
         pass
     gone = weakref.ref(port.worker.actor)
@@ -164,7 +164,7 @@ def test_m5_a_push_while_an_idle_worker_is_stopped_is_processed_or_refused() -> 
 
 
 class Broken:
-    """A failure policy of the user's that fails itself."""
+    """A custom failure policy that fails itself."""
 
     buries = False
 
@@ -207,7 +207,7 @@ def test_a_behaviour_that_fails_while_there_is_no_executor_ends_none(lane: Manua
             self.held += len(messages)
             return ()
 
-        def take(self, limit: int | None = None) -> list[Any]:
+        def take(self, limit: int | None = None, free: int = 1) -> list[Any]:
             self.held = 0
             raise OSError("crash")
 
@@ -222,7 +222,7 @@ def test_a_behaviour_that_fails_while_there_is_no_executor_ends_none(lane: Manua
     assert (pair.state, len(ended)) == (PairState.ALONE, 1)
     port.worker.push("bad")
     with pytest.raises(af.WorkerCrashed, match="its behaviour failed"):
-        pair.intake.offer("second")
+        pair.offers.offer("second")
     lane.run()
     assert (pair.state, len(ended)) == (PairState.ALONE, 1)
     port.worker.stop(now=True)

@@ -80,9 +80,9 @@ def test_two_workers_of_one_id_are_refused() -> None:
 
 def test_a_worker_spec_refuses_what_spawn_would_refuse() -> None:
     with pytest.raises(af.BadJob):
-        af.Worker("a", lambda: None)
+        af.Worker("a", lambda: None)  # type: ignore[arg-type, misc]
     with pytest.raises(af.BadOption, match="did you mean 'behaviour'"):
-        af.Worker("a", noop, behavior=None)  # type: ignore[call-arg]
+        af.Worker("a", noop, behavior=None)  # type: ignore[call-overload]
 
 
 def test_one_that_does_not_start_stops_those_before_it() -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.pair.machine import StopMode
-from behaviours import Bounded, Queue, Unique
+from actorflow.behaviours import Bounded, Queue, Unique
+from actorflow.runtime.worker.pair.states import StopMode
 from tests.runtime.worker.probe import PATIENCE, Caller, FakeTicket, Probe, ended, until_accumulated
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def test_a_throttled_drain_can_be_cut_short(lane: ManualLane, clock: VirtualCloc
     worker.push("a")
     lane.run()
     ticket = FakeTicket()
-    worker.actor.intake.offer("b", ticket)
+    worker.actor.offers.offer("b", ticket)
     worker.stop(block=False)
     lane.run()
     worker.stop(drain=False, block=False)
@@ -390,7 +390,7 @@ def test_a_behaviour_that_fails_with_callers_inside_tells_them(lane: ManualLane)
     class Wearing(Queue):
         """Works once."""
 
-        def take(self, limit: int | None = None) -> Any:
+        def take(self, limit: int | None = None, free: int = 1) -> Any:
             if worker.actor.core.batches:
                 raise ZeroDivisionError("worn out")
             return super().take(limit)
@@ -398,7 +398,7 @@ def test_a_behaviour_that_fails_with_callers_inside_tells_them(lane: ManualLane)
     worker = af.spawn(lambda batch, state: None, behaviour=Wearing, executor=lane)
     worker.push("a")
     ticket = FakeTicket()
-    worker.actor.intake.offer("b", ticket)
+    worker.actor.offers.offer("b", ticket)
     lane.run()
     assert isinstance(ticket.answer, af.WorkerCrashed)
     assert isinstance(ticket.answer.__cause__, ZeroDivisionError)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT
-from behaviours import Bounded, Priority, Queue, Stack, Throttle, Unique
+from actorflow.behaviours import Bounded, Priority, Queue, Stack, Throttle, Unique
+from actorflow.runtime.worker.shape import FOLD_AT
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actorflow.behaviours.behaviour import Behaviour
     from actorflow.testing import ManualLane
-    from behaviours.base import Behaviour
 
 
 def noop(batch: Any, state: Any) -> None:
@@ -58,7 +58,7 @@ def test_job_that_cannot_be_called_is_refused(job: Any) -> None:
 
 def test_executor_instance_instead_of_its_class_is_refused() -> None:
     with pytest.raises(af.BadJob, match=r"spawn\(Handler"):
-        af.spawn(Handler())  # type: ignore[arg-type]
+        af.spawn(Handler())  # type: ignore[call-overload]
 
 
 def test_executor_class_without_handle_is_refused() -> None:
@@ -140,9 +140,9 @@ def test_bad_idle_timeout_is_refused(idle_timeout: float) -> None:
 
 def test_unknown_option_is_refused() -> None:
     with pytest.raises(af.BadOption, match="did you mean 'throttle'"):
-        af.spawn(noop, throtle=1)  # type: ignore[call-arg]
+        af.spawn(noop, throtle=1)  # type: ignore[call-overload]
     with pytest.raises(af.BadOption, match="did you mean 'throttle'"):
-        af.Worker("a", noop, throtle=1)  # type: ignore[call-arg]
+        af.Worker("a", noop, throtle=1)  # type: ignore[call-overload]
 
 
 def test_unknown_word_for_executor_is_refused_and_a_near_one_named() -> None:

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.workflows.agent.answers import read_answer
 from actorflow.workflows.agent.cursor import DecisionCursor
-from actorflow.workflows.agent.wire import task_hash
-from actorflow.workflows.errors import InvalidWork, OutOfTurn
+from actorflow.workflows.agent.wire import read_answer, task_hash
+from actorflow.workflows.errors import InvalidStep, OutOfTurn
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import WorkType
+from actorflow.workflows.instance.state import StepType
 
 TASK: dict[str, Any] = {"name": "charge", "input": {"order": 7}, "position": "0.0"}
 PAIR: list[dict[str, Any]] = [TASK, {"name": "reserve", "input": None, "position": "0.1"}]
@@ -222,11 +221,11 @@ def test_z55_all_fields_of_a_work_are_stored() -> None:
     ]
     statuses = begun(works).state.statuses
     assert [(each.type, each.name, each.sync, each.timeout) for each in statuses] == [
-        (WorkType.TASK, "charge", False, 5.0),
-        (WorkType.FLOW, "Invoice", True, None),
-        (WorkType.WAIT, "Wait", True, None),
-        (WorkType.WAIT, "Wait", True, None),
-        (WorkType.WAIT, "Wait", True, None),
+        (StepType.TASK, "charge", False, 5.0),
+        (StepType.FLOW, "Invoice", True, None),
+        (StepType.WAIT, "Wait", True, None),
+        (StepType.WAIT, "Wait", True, None),
+        (StepType.WAIT, "Wait", True, None),
     ]
     # What it waits for is part of its hash, and so of its input.
     assert [each.input for each in statuses[2:]] == [
@@ -251,7 +250,7 @@ def test_z55_a_work_that_makes_no_sense_is_refused_and_changes_nothing(
     agency = Agency()
     cursor = agency.cursor()
     cursor.next_branch()
-    with pytest.raises(InvalidWork, match=says):
+    with pytest.raises(InvalidStep, match=says):
         cursor.execute([{**TASK, "position": "0.1"}, work])
     assert cursor.completed() == {"completed": []}
 
@@ -259,7 +258,7 @@ def test_z55_a_work_that_makes_no_sense_is_refused_and_changes_nothing(
 def test_z55_two_works_at_the_same_position_are_refused() -> None:
     cursor = Agency().cursor()
     cursor.next_branch()
-    with pytest.raises(InvalidWork, match=r"position '0\.0'"):
+    with pytest.raises(InvalidStep, match=r"position '0\.0'"):
         cursor.execute([TASK, TASK])
 
 
@@ -269,7 +268,7 @@ def test_z56_an_unknown_position_is_scheduled() -> None:
     cursor.next_branch()
     assert cursor.execute([TASK]) == {"status": "scheduled"}
     ((name, schedule),) = cursor.completed()["completed"]
-    assert name == "schedule_work"
+    assert name == "schedule_step"
     assert (schedule["branch_key"], schedule["position"], schedule["name"]) == (0, "0.0", "charge")
 
 
@@ -453,4 +452,4 @@ def test_z61_the_hash_of_a_task_job_is_that_of_its_status(
 ) -> None:
     agency = begun([{"name": name, "input": value, "position": f"{key}.1", "sync": sync}])
     (status,) = agency.state.statuses
-    assert task_hash(name, status.work, value, sync=sync) == status.hash
+    assert task_hash(name, status.step, value, sync=sync) == status.hash

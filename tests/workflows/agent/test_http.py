@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Unique
 from actorflow.engine.errors import ExecutionFailed, WaitTimeout
 from actorflow.runtime.errors import BadOption
-from actorflow.workflows.errors import InvalidWork, InvalidWorkflow
-from behaviours import Unique
+from actorflow.workflows.errors import InvalidStep, InvalidWorkflow
 from tests.engine.kinds import until
 from tests.workflows.agent.orders import ORDER, ended, refused, start, statuses, waits
 from tests.workflows.agent.worker import PATIENCE, Agency, Worker
@@ -169,7 +169,7 @@ def test_z60_retries_come_before_on_failure(
         uuids.add(job["uuid"])
         agency.task(job["uuid"], status="failed", error={"name": "Wrong"})
         refused(410, agency.task, job["uuid"], status="failed", error={"name": "Wrong"})
-        until(engine, lambda: engine.core.writer.quiet)
+        until(engine, lambda: engine.parts.writer.quiet)
         clock.advance(5)
     job = agency.job()
     uuids.add(job["uuid"])
@@ -326,7 +326,7 @@ def test_r13_a_rewind_makes_the_decision_that_is_out_stale(
     stale = agency.job()
     agency.next_branch(stale["uuid"])
     handle.rewind("0/0.0")
-    # Its worker may go on, to no avail; another one gets what is planned now.
+    # Its worker may go on, to no avail; another one gets the new plan.
     agency.finish_branch(stale["uuid"], {"properties": {"order": 99}, "output": "lost"})
     while agency.next_branch(stale["uuid"]):
         agency.finish_branch(stale["uuid"], {"properties": {}})
@@ -487,7 +487,7 @@ def test_bad_declarations_are_named(engine: af.Engine) -> None:
         engine.workflows.remote("Order", lang="php")
     with pytest.raises(BadOption, match="'charge' already"):
         engine.workflows.remote_tasks("charge", lang="php")
-    with pytest.raises(InvalidWork, match="leave out"):
+    with pytest.raises(InvalidStep, match="leave out"):
         af.task(lang="php", executor="process")
     with pytest.raises(InvalidWorkflow, match="is in php"):
         _Undescribed().handle()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from actorflow.workflows.agent.jobs import Job, Jobs, Queue
+from actorflow.workflows.agent.jobs import AgentJob, AgentQueue, Jobs
 
-QUEUES = [Queue(env, lang) for env in ("dev", "prod") for lang in ("javascript", "php")]
+QUEUES = [AgentQueue(env, lang) for env in ("dev", "prod") for lang in ("javascript", "php")]
 queues = st.sampled_from(QUEUES)
 tasks = st.sampled_from("abcdef")
 
 
-def job(queue: Queue, task: str, number: int) -> Job:
-    return Job(f"{task}-{number}", queue, 60.0, task, "i", number, {"name": task})
+def job(queue: AgentQueue, task: str, number: int) -> AgentJob:
+    return AgentJob(f"{task}-{number}", queue, 60.0, task, "i", number, {"name": task})
 
 
 class JobsMachine(RuleBasedStateMachine):
@@ -22,11 +22,11 @@ class JobsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.jobs = Jobs()
-        self.model: list[tuple[Job, bool]] = []
+        self.model: list[tuple[AgentJob, bool]] = []
         self.number = 0
 
     @rule(queue=queues, task=tasks)
-    def add(self, queue: Queue, task: str) -> None:
+    def add(self, queue: AgentQueue, task: str) -> None:
         self.number += 1
         added = job(queue, task, self.number)
         self.jobs.add(added)
@@ -34,7 +34,7 @@ class JobsMachine(RuleBasedStateMachine):
         self.model.append((added, False))
 
     @rule(queue=queues)
-    def take(self, queue: Queue) -> None:
+    def take(self, queue: AgentQueue) -> None:
         waiting = [each for each, out in self.model if each.queue == queue and not out]
         expected = waiting[0] if waiting else None
         assert self.jobs.waits(queue) == bool(waiting)
@@ -42,7 +42,7 @@ class JobsMachine(RuleBasedStateMachine):
         self.model = [(each, out or each is expected) for each, out in self.model]
 
     @rule(queue=queues, task=tasks, new=st.booleans())
-    def claim(self, queue: Queue, task: str, *, new: bool) -> None:
+    def claim(self, queue: AgentQueue, task: str, *, new: bool) -> None:
         found = [each for each, _ in self.model if each.task == task]
         if new or not found:
             self.number += 1

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.web.client import Client
-from actorflow.web.errors import ControlUnreachable
-from actorflow.workflows.lease import LEASE
+from actorflow.api.client import Client
+from actorflow.api.errors import ControlUnreachable
+from actorflow.workflows.remote import LEASE
+from tests.api.test_sockets import free_port
 from tests.engine.kinds import until
-from tests.web.test_sockets import free_port
 from tests.workflows.agent.worker import Agency, Refused, Worker
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def test_r24_a_worker_is_killed_in_the_midst_of_a_job(
     victim = start_worker(url, notes, hangs)
     wait_for(victim, notes, 1)
     kill(victim)
-    until(engine, lambda: engine.core.writer.quiet)
+    until(engine, lambda: engine.parts.writer.quiet)
     clock.advance(LEASE + 1)
-    until(engine, lambda: engine.core.writer.quiet)
+    until(engine, lambda: engine.parts.writer.quiet)
     clock.advance(10)
     second = start_worker(url, notes)
     try:
@@ -113,7 +113,7 @@ def test_r24_a_worker_is_killed_in_the_midst_of_a_job(
 
 
 class Program:
-    """`actorflow agent` on one store and one port, whoever runs it."""
+    """`actorflow agent` on one store and one port, in any process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -143,7 +143,7 @@ class Program:
 
     def begin(self, number: int) -> str:
         properties = {"number": number, "seen": []}
-        found: str = self.client.start_workflow("Steps", properties, id=f"s-{number}")["execution"]
+        found: str = self.client.start("Steps", properties, id=f"s-{number}")["execution"]
         return found
 
 
@@ -210,7 +210,7 @@ def test_r18_engine_and_workers_are_killed_at_random(program: Program, tmp_path:
             program.kill()
             program.start()
         for number, execution in enumerate(executions):
-            shown = program.client.wait(execution, PATIENCE)
+            shown = program.client.wait(execution, timeout=PATIENCE)
             # Each step is recorded once, in order.
             assert shown["result"] == [[number, step] for step in range(STEPS)]
             assert shown["tasks"] == shown["dead"] == shown["messages"] == []

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.engine.kind import Context, Message, NewTask, Status, TaskEnded
 from actorflow.testing.kinds import check_kind
-from actorflow.workflows.agent.answers import write_broken, write_completed
+from actorflow.workflows.agent.wire import write_broken, write_completed
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
-from actorflow.workflows.instance.state import WorkType
+from actorflow.workflows.instance.state import StepType
 from actorflow.workflows.service.incoming import control_body, event_body, start_body
 from actorflow.workflows.service.remote.kind import remote_kind
 
@@ -20,17 +20,17 @@ from actorflow.workflows.service.remote.kind import remote_kind
 class Order(af.RemoteWorkflow[int], lang="php", env="dev"): ...
 
 
-def schedule(position: str, type_: WorkType = WorkType.TASK, **more: Any) -> m.ScheduleWork:
+def schedule(position: str, type_: StepType = StepType.TASK, **more: Any) -> m.ScheduleStep:
     given: dict[str, Any] = {"name": "charge", "input": 7, "sync": True, "index": 0, "reached": 0}
-    return m.ScheduleWork(0, position, f"hash {position}", type_, **{**given, **more})
+    return m.ScheduleStep(0, position, f"hash {position}", type_, **{**given, **more})
 
 
 ANSWERS = st.sampled_from(
     [
         write_completed([]),
         write_completed([schedule("0.0"), schedule("0.1", sync=False)]),
-        write_completed([schedule("1.0", WorkType.FLOW, name="Order", input={})]),
-        write_completed([schedule("2.0", WorkType.WAIT, event="go", duration=5.0)]),
+        write_completed([schedule("1.0", StepType.FLOW, name="Order", input={})]),
+        write_completed([schedule("2.0", StepType.WAIT, event="go", duration=5.0)]),
         write_completed([m.UpdateProperties(1, {"total": 2}), m.SetOutput(0, 5)]),
         write_broken({"name": "E", "message": "", "stacktrace": ""}, modified=False),
     ]
@@ -81,6 +81,6 @@ def test_r13_a_decision_that_can_never_be_taken_fails_the_instance() -> None:
     )
     ended = TaskEnded(2, 2.0, "o-1/decision/1", "crashed")
     failed = kind.run(Context("o-1", 2.0), first.state, [ended])
-    assert failed.status is Status.FAILED
+    assert failed.status is Status.STUCK
     resumed = kind.run(Context("o-1", 3.0), failed.state, [Message(3, 3.0, control_body("resume"))])
     assert [each.id for each in resumed.tasks] == ["o-1/decision/2"]

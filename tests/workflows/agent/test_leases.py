@@ -1,4 +1,4 @@
-"""Jobs whose worker is gone, or takes long."""
+"""Jobs whose worker is gone or slow."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.errors import BadOption
-from actorflow.workflows.errors import InvalidWork
-from actorflow.workflows.lease import LEASE
+from actorflow.workflows.errors import InvalidStep
+from actorflow.workflows.remote import LEASE
 from tests.engine.kinds import until
 from tests.workflows.agent.orders import ORDER, ended, refused, start, statuses, waits
 from tests.workflows.agent.worker import PATIENCE, Agency, Worker
@@ -76,7 +76,7 @@ def test_r24_the_lease_is_that_of_the_workflow_or_the_task(
     worker.decide(again)
     tasks = worker.next_tasks(2)
     clock.advance(11)
-    until(engine, lambda: engine.core.writer.quiet)
+    until(engine, lambda: engine.parts.writer.quiet)
     clock.advance(LEASE * 9)
     assert worker.next_task() == tasks["charge"]
     agency.task(tasks["reserve"]["uuid"], status="running")
@@ -92,7 +92,7 @@ def test_r24_a_lease_is_checked_where_it_is_given(engine: af.Engine) -> None:
             engine.workflows.remote_tasks("charge", lang="test", lease=given)
         with pytest.raises(BadOption, match=r"lease=600.0"):
             af.task(lang="test", lease=given)
-    with pytest.raises(InvalidWork, match="only tasks of other languages"):
+    with pytest.raises(InvalidStep, match="only tasks of other languages"):
         af.task(lease=60.0)
 
 
@@ -101,7 +101,7 @@ def pass_time(engine: af.Engine, clock: VirtualClock) -> None:
     retried = engine.statistics().tasks_retried
     clock.advance(LEASE + 1)
     assert engine.statistics().tasks_retried > retried
-    until(engine, lambda: engine.core.writer.quiet)
+    until(engine, lambda: engine.parts.writer.quiet)
     clock.advance(10)
 
 

@@ -76,6 +76,8 @@ def test_a_page_in_a_browser_of_this_machine_is_refused(engine: af.Engine, agenc
         {"Host": "[::1"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
     ):
         agency._headers = own | headers
         assert refused(403, agency.job, 0)["error"] == "Forbidden", headers
@@ -83,10 +85,55 @@ def test_a_page_in_a_browser_of_this_machine_is_refused(engine: af.Engine, agenc
     assert agency.job(0) == {"action": "None"}
 
 
+def raw(url: str, *lines: str) -> str:
+    """Send a request line by line; return the whole answer."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall("\r\n".join((*lines, "", "")).encode())
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+    return answer.decode()
+
+
+def test_a_request_with_two_tokens_is_refused(engine: af.Engine) -> None:
+    url = engine.serve_agent(port=0, token="secret-7")  # noqa: S106 - a test
+    token = "Authorization: Bearer secret-7"  # noqa: S105 - a test
+    ask = "GET /openapi.json HTTP/1.1", "Host: localhost", "Connection: close"
+    assert raw(url, *ask, token).startswith("HTTP/1.1 200")
+    assert raw(url, *ask, token, "Authorization: Bearer other").startswith("HTTP/1.1 400")
+    assert raw(url, *ask, "Authorization: Bearer other", token).startswith("HTTP/1.1 400")
+
+
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(
+    engine: af.Engine,
+) -> None:
+    url = engine.serve_agent(port=0)
+    answer = raw(
+        url,
+        "POST /tasks/x HTTP/1.1",
+        "Host: localhost",
+        "Content-Length: 5",
+        "Transfer-Encoding: chunked",
+        "",
+        "0",
+        "",
+        "GET /openapi.json HTTP/1.1",
+        "Host: localhost",
+    )
+    assert answer.startswith("HTTP/1.1 400")
+    assert answer.count("HTTP/1.1") == 1
+
+
+def test_a_job_may_be_asked_for_with_post(agency: Agency) -> None:
+    found = agency.request("POST", "/env/default/lang/test/job?wait=0")
+    assert found == {"action": "None"}
+
+
 def test_the_description_names_every_route(agency: Agency) -> None:
     paths = agency.request("GET", "/openapi.json")["paths"]
     assert {
-        "/env/{env}/lang/{lang}/job": ["get"],
+        "/env/{env}/lang/{lang}/job": ["get", "post"],
         "/decisions/{uuid}/branch": ["get", "post"],
         "/decisions/{uuid}/execute": ["post"],
         "/decisions/{uuid}/error": ["post"],

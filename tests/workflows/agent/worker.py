@@ -147,7 +147,7 @@ class Worker:
         try:
             for number in count():
                 call = code.send(outputs)
-                works = [_wire(work, f"{number}.{at}") for at, work in enumerate(call.works)]
+                works = [_wire(work, f"{number}.{at}") for at, work in enumerate(call.steps)]
                 reply = self.agency.execute(uuid, [{**work, "sync": call.sync} for work in works])
                 if reply["status"] == "modified":
                     return None

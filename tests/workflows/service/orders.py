@@ -9,7 +9,7 @@ from tests.engine.kinds import flush, until
 
 if TYPE_CHECKING:
     from actorflow.testing import VirtualClock
-    from actorflow.workflows.workflow import WorkError, WorkInfo
+    from actorflow.workflows.workflow import StepError, StepInfo
 
 PATIENCE = 20.0
 """Seconds that a wait may take on a slow machine; nothing depends on how long it really takes."""
@@ -18,7 +18,7 @@ PATIENCE = 20.0
 def wait_for_event(handle: af.WorkflowHandle[Any]) -> None:
     """Wait until it waits for an event."""
     until(handle._engine, lambda: handle.query().state.waits)
-    flush(handle._engine)  # what follows from the commit is done, too: timers are armed
+    flush(handle._engine)  # wait for the effects of the commit as well: timers are armed
 
 
 def advance_until_done(
@@ -73,7 +73,7 @@ class Order(af.Workflow[str]):
 
 
 class Parent(af.Workflow[str]):
-    """Has another workflow as a work."""
+    """Has another workflow as a step."""
 
     def __init__(self, order: str) -> None:
         self.order = order
@@ -82,11 +82,11 @@ class Parent(af.Workflow[str]):
     def handle(self) -> str:
         return "child: " + self.execute(Order(self.order))
 
-    def on_start(self, work: WorkInfo) -> None:
-        self.seen = [*self.seen, f"start {work.name}"]
+    def on_start(self, step: StepInfo) -> None:
+        self.seen = [*self.seen, f"start {step.name}"]
 
-    def on_success(self, work: WorkInfo, output: Any) -> None:
-        self.seen = [*self.seen, f"success {work.name} {output}"]
+    def on_success(self, step: StepInfo, output: Any) -> None:
+        self.seen = [*self.seen, f"success {step.name} {output}"]
 
-    def on_failure(self, work: WorkInfo, error: WorkError) -> None:
-        self.seen = [*self.seen, f"failure {work.name} {error.name}"]
+    def on_failure(self, step: StepInfo, error: StepError) -> None:
+        self.seen = [*self.seen, f"failure {step.name} {error.name}"]

@@ -41,3 +41,18 @@ class Hangs(af.Workflow[None]):
 @af.task(executor="process")
 def breaks_elsewhere() -> None:
     raise ValueError("no")
+
+
+@af.task(executor="process")
+def says_who() -> str:
+    return af.current_task().id
+
+
+@af.task(executor="process", retries=1, backoff=af.Backoff(initial=1.0, factor=1.0, maximum=1.0))
+def counts_up() -> int:
+    task = af.current_task()
+    count = (task.last_progress or 0) + 1
+    task.progress(count)
+    if count == 1:
+        raise OSError("no network")
+    return count

@@ -8,7 +8,7 @@ import pytest
 
 import actorflow as af
 from actorflow.engine.errors import ExecutionFailed
-from actorflow.workflows.errors import WorkFailed
+from actorflow.workflows.errors import StepFailed
 from tests.engine.kinds import until
 from tests.workflows.service.orders import PATIENCE
 
@@ -54,11 +54,11 @@ class Catches(af.Workflow[str]):
     def handle(self) -> str:
         try:
             return self.execute(Broken(), raises=True)
-        except WorkFailed as failed:
+        except StepFailed as failed:
             return f"caught {failed}"
 
-    def on_failure(self, work: Any, error: Any) -> None:
-        self.failures = [*self.failures, f"{work.name} {error.name}"]
+    def on_failure(self, step: Any, error: Any) -> None:
+        self.failures = [*self.failures, f"{step.name} {error.name}"]
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_r20_the_failure_of_a_child_is_said_by_its_parent_until_the_child_goes_o
     assert "resume it after a fix" in str(e.value)
     child = engine.workflows.get(Broken, "t/0/0.0/0/0.0")
     child.resume()  # without a fix
-    until(engine, lambda: top.status == "failed" and child.status == "failed")
+    until(engine, lambda: top.status == "stuck" and child.status == "stuck")
     Broken.fixed = True
     child.resume()
     until(engine, lambda: top.status == "done")
@@ -109,7 +109,7 @@ def test_r20_a_parent_is_active_again_when_its_child_is(engine: af.Engine) -> No
     child.send("go")
     assert above.result(PATIENCE) == "gone"
     noted = [each["type"] for each in above.history() if each["type"].startswith("child")]
-    assert noted == ["child failed", "child resumed"]
+    assert noted == ["child stuck", "child resumed"]
 
 
 def test_r16_the_failure_of_a_child_is_raised_where_the_code_wants_it(engine: af.Engine) -> None:
@@ -135,7 +135,7 @@ def test_r20_a_child_that_waits_for_a_failed_task_has_failed_for_its_parent(
         above.result(PATIENCE)
     engine.workflows.get(Declines, "a/0/0.0").cancel()
     until(engine, lambda: above.query().failed)
-    assert above.status == "failed"
+    assert above.status == "stuck"
 
 
 def test_a_dispatched_child_that_fails_is_no_concern_of_its_parent(engine: af.Engine) -> None:
@@ -146,7 +146,7 @@ def test_a_dispatched_child_that_fails_is_no_concern_of_its_parent(engine: af.En
             return "gone"
 
     above = engine.start(Above(), id="a")
-    until(engine, lambda: any(each.id == "a/0/0.0" for each in engine.executions(status="failed")))
+    until(engine, lambda: any(each.id == "a/0/0.0" for each in engine.executions(status="stuck")))
     assert above.status == "active"
     above.send("go")
     assert above.result(PATIENCE) == "gone"

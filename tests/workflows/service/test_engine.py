@@ -25,9 +25,10 @@ from tests.workflows.service.orders import PATIENCE, Order, Parent, charge, wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from actorflow.testing import VirtualClock
-    from actorflow.workflows.workflow import WorkInfo
+    from actorflow.workflows.workflow import StepError, StepInfo
 
 DAY = 86_400.0
 
@@ -50,6 +51,27 @@ def test_an_order_that_is_not_paid_in_time(engine: af.Engine, clock: VirtualCloc
     assert order.status == "active"
     clock.advance(1)
     assert order.result(PATIENCE) == "o-1 refunded"
+
+
+class Swallows(af.Workflow[None]):
+    """Lets no exception pass."""
+
+    def handle(self) -> None:
+        while True:
+            with contextlib.suppress(BaseException):
+                self.wait("go")
+
+
+def test_an_engine_with_code_that_never_ends_is_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with af.Engine(tmp_path / "store.db", durability="off") as engine:
+        wait_for_event(engine.start(Swallows(), id="s-1"))
+    assert "catches everything; it stays suspended" in caplog.text
+    with af.Engine(tmp_path / "store.db", durability="off") as engine:
+        engine.cancel("s-1")
+        with pytest.raises(Cancelled):
+            engine.result("s-1", PATIENCE)
 
 
 def test_only_the_first_start_of_an_id_counts(engine: af.Engine) -> None:
@@ -128,19 +150,19 @@ def test_a_paused_workflow_keeps_what_happens(engine: af.Engine) -> None:
     assert order.result(PATIENCE) == "o-1 shipped for 3"
 
 
-@pytest.mark.parametrize("verb", ["cancel", "kill"])
-def test_what_is_cancelled_ends(engine: af.Engine, verb: str) -> None:
+@pytest.mark.parametrize(("verb", "mode"), [("cancel", "cancelled"), ("kill", "killed")])
+def test_what_is_cancelled_ends(engine: af.Engine, verb: str, mode: str) -> None:
     order = engine.start(Order("o-1"))
     wait_for_event(order)
     assert getattr(order, verb)() is True
     with pytest.raises(Cancelled):
         order.result(PATIENCE)
     assert getattr(order, verb)() is False
-    assert order.query().mode == "killed"
+    assert order.query().mode == mode
     assert rows(engine, "timers") == []
 
 
-def test_sub_workflows_are_works(engine: af.Engine) -> None:
+def test_sub_workflows_are_steps(engine: af.Engine) -> None:
     parent = engine.start(Parent("o-1"), id="p")
     until(engine, lambda: [one for one in engine.executions() if one.id == "p/0/0.0"])
     child = engine.workflows.get(Order, "p/0/0.0")
@@ -160,7 +182,7 @@ def test_r20_a_child_that_is_cancelled_has_failed(engine: af.Engine) -> None:
     engine.workflows.get(Order, "p/0/0.0").cancel()
     until(engine, lambda: parent.query().failed)
     assert "failure Order Cancelled" in parent.query().properties["seen"]
-    assert parent.status == "failed"
+    assert parent.status == "stuck"
     parent.retry()
     until(engine, lambda: [one for one in engine.executions() if one.id == "p/0/0.0#2"])
     child = engine.workflows.get(Order, "p/0/0.0#2")
@@ -328,7 +350,7 @@ def test_a_dispatched_task_outlives_its_workflow(engine: af.Engine) -> None:
     assert done.is_set()
 
 
-def test_on_start_on_timeout_and_on_success(engine: af.Engine, clock: VirtualClock) -> None:
+def test_on_start_on_timeout_and_on_failure(engine: af.Engine, clock: VirtualClock) -> None:
     go = threading.Event()
 
     @af.task(timeout=60)
@@ -344,22 +366,24 @@ def test_on_start_on_timeout_and_on_success(engine: af.Engine, clock: VirtualClo
             self.execute(slow())
             return self.seen
 
-        def on_start(self, work: WorkInfo) -> None:
-            self.seen = [*self.seen, f"start {work.name}"]
+        def on_start(self, step: StepInfo) -> None:
+            self.seen = [*self.seen, f"start {step.name}"]
 
-        def on_timeout(self, work: WorkInfo) -> None:
-            self.seen = [*self.seen, f"timeout {work.name}"]
+        def on_timeout(self, step: StepInfo) -> None:
+            self.seen = [*self.seen, f"timeout {step.name}"]
 
-        def on_success(self, work: WorkInfo, output: Any) -> None:
-            self.seen = [*self.seen, f"success {output}"]
+        def on_failure(self, step: StepInfo, error: StepError) -> None:
+            self.seen = [*self.seen, f"failure {error.name}"]
 
     watches = engine.start(Watches())
     until(engine, lambda: watches.query().properties["seen"])
     flush(engine)
     clock.advance(61)
-    until(engine, lambda: "timeout slow" in watches.query().properties["seen"])
+    until(engine, lambda: len(watches.query().properties["seen"]) == 3)
     go.set()
-    assert watches.result(PATIENCE) == ["start slow", "timeout slow", "success slow"]
+    assert watches.query().properties["seen"] == [
+        "start slow", "timeout slow", "failure TaskTimeout",
+    ]  # fmt: skip
 
 
 def test_what_is_no_workflow_is_refused(engine: af.Engine) -> None:

@@ -53,7 +53,7 @@ def held(text: str) -> str:
 
 
 class Sale(af.Workflow[str]):
-    """Asks for a price, notes it, waits, and notes what was paid."""
+    """Asks for a price, notes it, waits, and notes the payment."""
 
     def __init__(self, order: str) -> None:
         self.order = order
@@ -89,7 +89,7 @@ def test_a_rewound_instance_does_again_what_came_later(engine: af.Engine) -> Non
         ("costs 50", "s/0/1.0#2"),
         ("paid 40 of 50", "s/0/3.0"),
     ]
-    assert {"type": "rewind", "works": ["0/0.0"]}.items() <= next(
+    assert {"type": "rewind", "steps": ["0/0.0"]}.items() <= next(
         each for each in sale.history() if each.get("type") == "rewind"
     ).items()
     assert rows(engine, "timers") == rows(engine, "tasks") == rows(engine, "dead") == []
@@ -112,7 +112,7 @@ def test_a_rewound_instance_goes_on_after_a_restart(reopen: Callable[..., af.Eng
 def test_a_failed_instance_is_rewound_to_before_its_fault(engine: af.Engine) -> None:
     PRICE.clear()
     sale = engine.start(Sale("o-1"), id="s")
-    assert engine.wait("s", PATIENCE).status == "failed"
+    assert engine.wait("s", PATIENCE).status == "stuck"
     PRICE["o-1"] = 7
     sale.rewind("0/0.0")
     wait_for_event(sale)
@@ -165,7 +165,7 @@ def test_a_fork_goes_on_from_the_past_of_another(engine: af.Engine, clock: Virtu
     assert ("costs 40", "f/0/1.0") in DONE
     assert engine.execution("s").status == "done"
     first = next(iter(fork.history()))
-    assert (first["type"], first["of"], first["work"]) == ("fork", "s", "0/1.0")
+    assert (first["type"], first["of"], first["step"]) == ("fork", "s", "0/1.0")
     assert rows(engine, "dead") == []
 
 
@@ -199,9 +199,9 @@ def test_a_fork_takes_over_the_tags_and_ids_are_made(engine: af.Engine) -> None:
 def test_what_cannot_be_gone_back_to_is_named(engine: af.Engine) -> None:
     sale = engine.start(Sale("o-1"), id="s")
     wait_for_event(sale)
-    with pytest.raises(LookupError, match=r"no work '0/7.0'.*'0/0.0'"):
+    with pytest.raises(LookupError, match=r"no step '0/7.0'.*'0/0.0'"):
         sale.rewind("0/7.0")
-    with pytest.raises(LookupError, match="no work"):
+    with pytest.raises(LookupError, match="no step"):
         sale.fork("nonsense")
     with pytest.raises(KindMismatch):
         engine.workflows.get(Order, sale.fork("0/0.0", id="f").id)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import strategies as st
 
 import actorflow as af
-from actorflow.engine.kind import Message
-from actorflow.engine.stores.protocol import new_row
-from actorflow.runtime.errors import Rejected
-from actorflow.testing.behaviours import check_behaviour
-from actorflow.workflows.service.holding import Holding
-from actorflow.workflows.service.inbox import EventInbox
-from behaviours import (
+from actorflow.behaviours import (
     Base,
     Bounded,
     Coalesce,
@@ -28,6 +23,12 @@ from behaviours import (
     Throttle,
     Unique,
 )
+from actorflow.engine.kind import Message
+from actorflow.engine.stores.protocol import new_row
+from actorflow.runtime.errors import Rejected
+from actorflow.testing.behaviours import check_behaviour
+from actorflow.workflows.service.busy_instances import BusyInstances
+from actorflow.workflows.service.inbox import EventInbox
 from tests.engine.kinds import flush, rows, until
 from tests.runtime.worker.probe import Caller
 from tests.workflows.service.orders import PATIENCE, advance_until_done, wait_for_event
@@ -73,7 +74,7 @@ def _gate() -> None:
 def run(
     engine: af.Engine, clock: VirtualClock, inbox: Any, *texts: str
 ) -> tuple[list[Any], list[str]]:
-    """Send messages while a decision is being taken; return what was seen, and what was refused."""
+    """Send messages while a decision is being taken; return the seen and the refused ones."""
     agent = engine.start(Agent(), id="agent", inbox=inbox)
     wait_for_event(agent)
     agent.send("message", text="hold")
@@ -147,7 +148,7 @@ def think(text: str) -> str:
     return f"{text} answered"
 
 
-class Thinker(af.Workflow[list[str]]):
+class Thinker(af.Workflow[list[str]], on_error="stick"):
     """An agent that thinks about each message in a task."""
 
     def __init__(self) -> None:
@@ -183,8 +184,67 @@ def test_interrupt_the_running_one(engine: af.Engine) -> None:
     assert rows(engine, "dead") == rows(engine, "tasks") == []
 
 
+def test_messages_that_arrive_together_are_not_thought_about_at_once(engine: af.Engine) -> None:
+    inbox = af.Interrupt(Queue(), when=lambda event: event.name == "message")
+    agent = engine.start(Thinker(), inbox=inbox)
+    wait_for_event(agent)
+    agent.pause()
+    for text in ("one", "two", "three"):
+        agent.send("message", text=text)
+    agent.resume()
+    said = ["one interrupted", "two interrupted"]
+    until(engine, lambda: agent.query().properties["said"] == said)
+    GATE.set()
+    until(engine, lambda: not agent.query().running)
+    agent.send("end")
+    assert agent.result(PATIENCE) == [*said, "three answered"]
+
+
+class Notes(af.Workflow[list[str]]):
+    """Writes each question down before it thinks about it."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def handle(self) -> list[str]:
+        self.wait("end")
+        return self.said
+
+    def on_event(self, event: af.Event) -> str | None:
+        if event.name == "end":
+            return None
+        self.said.append(f"user: {event.data['text']}")
+        self.said.append(self.execute(think(event.data["text"])))
+        return self.said[-1]
+
+
+def test_an_interruption_that_undoes_leaves_no_trace_of_the_turn(engine: af.Engine) -> None:
+    inbox = af.Interrupt(Queue(), when=lambda event: event.name == "message", undo=True)
+    agent = engine.start(Notes(), id="notes", inbox=inbox)
+    wait_for_event(agent)
+    with ThreadPoolExecutor(1) as asking:
+        asked = asking.submit(agent.ask, "message", text="one", timeout=PATIENCE)
+        assert ENTERED.wait(PATIENCE)
+        ENTERED.clear()
+        agent.send("message", text="two")
+        with pytest.raises(af.Refused, match="undone"):
+            asked.result(PATIENCE)
+    assert ENTERED.wait(PATIENCE)
+    assert agent.query().properties["said"] == ["user: two"]
+    GATE.set()
+    until(engine, lambda: not agent.query().running)
+    agent.send("end")
+    assert agent.result(PATIENCE) == ["user: two", "two answered"]
+    events = [each["event_name"] for each in agent.history() if each["type"] == "onEvent"]
+    assert events == ["message", "message", "end"]
+    assert [each["data"] for each in agent.history() if each["type"] == "refused"] == [
+        {"text": "one"}
+    ]
+    assert rows(engine, "dead") == rows(engine, "tasks") == []
+
+
 def send_while_it_thinks(agent: Any, *texts: str) -> list[str]:
-    """Send messages while a task of the first one goes on; return what was refused."""
+    """Send messages while a task of the first one goes on; return the refused ones."""
     agent.send("message", text="hold")
     assert ENTERED.wait(PATIENCE)
     refused = []
@@ -225,8 +285,8 @@ def test_strategies_act_while_it_thinks_if_it_takes_turns(
     until(engine, lambda: agent.query().properties["said"] == said)
     agent.send("end")
     assert agent.result(PATIENCE) == said
-    works = [each.input["text"] for each in agent.query().state.statuses if each.type == "task"]
-    assert works == ["hold", *expected]
+    steps = [each.input["text"] for each in agent.query().state.statuses if each.type == "task"]
+    assert steps == ["hold", *expected]
 
 
 @pytest.mark.parametrize("way", ["thread", "asyncio"])
@@ -347,7 +407,7 @@ def test_what_comes_while_no_decisions_are_taken_is_one_turn_after_another(
         with monkeypatch.context() as patch:
             patch.setattr(Thinker, "on_event", lambda _self, _event: 1 / 0)
             agent.send("other")
-            until(engine, lambda: agent.status == "failed")
+            until(engine, lambda: agent.status == "stuck")
     for text in ("hold", "a", "b"):
         agent.send("message", text=text)
     flush(engine)
@@ -362,7 +422,7 @@ def test_what_comes_while_no_decisions_are_taken_is_one_turn_after_another(
 
 def test_turns_begin_after_the_first_one_of_handle() -> None:
     row = new_row("a", "workflow:Thinker", 0.0)
-    holding = Holding(elsewhere=False, look=lambda _: row)
+    holding = BusyInstances(elsewhere=False, look=lambda _: row)
     inbox = holding.inbox("a", lambda: af.Turns(Queue()))
     start = Message(1, 1.0, {"start": {}})
     event = Message(2, 1.0, {"event": "message"})
@@ -447,23 +507,23 @@ def test_turns_are_the_outermost_behaviour(engine: af.Engine) -> None:
 def test_answers_timers_and_controls_do_not_wait_for_it(
     engine: af.Engine, clock: VirtualClock
 ) -> None:
-    class Works(af.Workflow[Any]):
+    class Steps(af.Workflow[Any]):
         def handle(self) -> Any:
             first = self.execute(nothing())
             self.wait(seconds=10)
             return first, self.wait("late", seconds=10)
 
-    works = engine.start(Works(), inbox=lambda: Debounce(Queue(), 1_000.0))
-    wait_for_event(works)
-    works.send("late")
-    works.pause()
-    works.resume()
+    steps = engine.start(Steps(), inbox=lambda: Debounce(Queue(), 1_000.0))
+    wait_for_event(steps)
+    steps.send("late")
+    steps.pause()
+    steps.resume()
     flush(engine)
     clock.advance(10)
-    until(engine, lambda: len(works.query().state.statuses) == 3)
+    until(engine, lambda: len(steps.query().state.statuses) == 3)
     flush(engine)
     clock.advance(10)
-    assert works.result(PATIENCE) == ["nothing", None]
+    assert steps.result(PATIENCE) == ["nothing", None]
 
 
 def test_each_instance_has_its_own(engine: af.Engine) -> None:
@@ -492,8 +552,8 @@ def test_a_fork_has_the_inbox_of_the_one_it_was_made_of(
     agent = engine.start(Thinker(), inbox=turns)
     wait_for_event(agent)
     agent.ask("message", text="one", timeout=PATIENCE)
-    work = next(each.work for each in agent.query().state.statuses if each.type == "task")
-    fork = agent.fork(work)
+    step = next(each.step for each in agent.query().state.statuses if each.type == "task")
+    fork = agent.fork(step)
     until(engine, lambda: fork.query().properties["said"] == ["one answered"])
     ENTERED.clear()
     GATE.clear()
@@ -504,7 +564,7 @@ def test_a_fork_has_the_inbox_of_the_one_it_was_made_of(
     clock.advance(1.0)
     agent.send("end")
     agent.result(PATIENCE)
-    fork = agent.fork(work)  # of one that has ended, and whose inbox is forgotten
+    fork = agent.fork(step)  # of one that has ended, and whose inbox is forgotten
     until(engine, lambda: fork.query().properties["said"] == ["one answered"])
     fork.send("end")
     assert fork.result(PATIENCE) == ["one answered"]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 import actorflow as af
+from actorflow.behaviours import Unique
 from actorflow.engine.kind import Context, Message, Status, TaskEnded
 from actorflow.testing.kinds import check_kind
 from actorflow.workflows.decider import Decider
@@ -15,14 +16,13 @@ from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.service.dispatched import DispatchedKind
 from actorflow.workflows.service.incoming import control_body, event_body, start_body
 from actorflow.workflows.service.kind import WorkflowKind
-from behaviours import Unique
 from tests.workflows.service.orders import Order, Parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actorflow.workflows.service.stored import WorkflowState
-    from actorflow.workflows.workflow import WorkError, WorkInfo
+    from actorflow.workflows.workflow import StepError, StepInfo
 
 
 @af.task(timeout=5)
@@ -56,13 +56,13 @@ class Busy(af.Workflow[int]):
         self.execute(step(self.seen))
         return self.seen
 
-    def on_start(self, work: WorkInfo) -> None:
+    def on_start(self, step: StepInfo) -> None:
         self.seen += 1
 
-    def on_failure(self, work: WorkInfo, error: WorkError) -> None:
+    def on_failure(self, step: StepInfo, error: StepError) -> None:
         self.dispatch(note(error.name))
 
-    def on_timeout(self, work: WorkInfo) -> None:
+    def on_timeout(self, step: StepInfo) -> None:
         self.dispatch(note("late"))
 
 
@@ -85,7 +85,7 @@ CONTROLS = st.sampled_from(
     [
         control_body("pause"), control_body("resume"), control_body("kill"),
         control_body("retry"), control_body("retry", "0/1.0"), control_body("cancel", "0/1.0"),
-        control_body("rewind", "0/1.0"), control_body("rewind", "0/2.1"),
+        control_body("rewind", "0/1.0"), control_body("rewind", "0/2.1"), control_body("cancel"),
         {"do": "go on"}, event_body("go", None, "question"),
     ]
 )  # fmt: skip
@@ -114,7 +114,7 @@ def test_the_engine_can_rely_on_it_with_an_inbox(deciders: list[Decider]) -> Non
 def test_the_engine_can_rely_on_dispatched_tasks() -> None:
     check_kind(
         DispatchedKind,
-        messages=st.just({"tasker": "note", "work": "0/0.0", "input": {}}),
+        messages=st.just({"tasker": "note", "step": "0/0.0", "input": {}}),
         refuses=(MessageRefused,),
     )
 
@@ -144,7 +144,7 @@ def test_a_run_that_is_thrown_away_leaves_no_trace(deciders: list[Decider]) -> N
 def test_restored_after_every_run_it_comes_to_the_same(
     deciders: list[Decider], *, forget: bool
 ) -> None:
-    """Replays from what is stored lead to what the frames in memory lead to."""
+    """Replays of the stored state lead to the same results as the frames in memory."""
 
     def outcome(*, restore: bool) -> tuple[Any, list[Any]]:
         kind = kind_of(deciders, Order)

@@ -19,7 +19,7 @@ MANY = 40  # more than there are threads in the executor of an event loop
 
 
 class Desk(af.Workflow[int]):
-    """Answers with its number, some questions only when it is told to."""
+    """Answers with its number; some questions wait for an event first."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,6 +37,20 @@ class Desk(af.Workflow[int]):
             self.wait("go")
             return self.count
         return None
+
+
+class Patient(af.Workflow[None]):
+    """Needs some time when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.recovered = False
+
+    def handle(self) -> None:
+        try:
+            self.wait("end")
+        finally:
+            self.wait("recovered")
+            self.recovered = True
 
 
 @pytest.fixture
@@ -74,7 +88,7 @@ def test_any_number_of_tasks_can_wait_for_answers(
 def test_a_task_that_is_cancelled_leaves_nothing_behind(
     engine: af.Engine, desk: WorkflowHandle[int]
 ) -> None:
-    waiters, watchers = desk._kind.waiters, engine.core.watchers
+    waiters, watchers = desk._kind.waiters, engine.parts.waiters
 
     async def ask() -> None:
         asked = asyncio.create_task(desk.aask("ask later"))
@@ -116,6 +130,36 @@ def test_a_question_that_was_answered_before_the_end_still_is(desk: WorkflowHand
             asyncio.run(desk.aask("ask", id=id_, timeout=PATIENCE))
 
 
+def test_an_event_that_was_counted_before_the_end_may_be_repeated(
+    desk: WorkflowHandle[int],
+) -> None:
+    desk.send("ask", id="a")
+    desk.send("close", id="end")
+    assert desk.result(PATIENCE) == 1
+    desk.send("ask", id="a")
+    asyncio.run(desk.asend("close", id="end"))
+    assert not desk.query().kept[2:]  # nothing was added
+    for id_ in ("another", None):
+        with pytest.raises(ExecutionEnded):
+            desk.send("ask", id=id_)
+        with pytest.raises(ExecutionEnded):
+            asyncio.run(desk.asend("ask", id=id_))
+
+
+def test_a_cancel_that_is_repeated_with_its_id_counts_once(engine: af.Engine) -> None:
+    patient = engine.start(Patient())
+    until(engine, lambda: patient.query().state.waits)
+    assert patient.cancel(id="c")
+    assert patient.cancel(id="c")
+    until(engine, lambda: patient.query().state.waits)
+    patient.send("recovered")
+    with pytest.raises(af.Cancelled):
+        patient.result(PATIENCE)
+    assert patient.query().properties == {"recovered": True}
+    assert patient.cancel(id="c")
+    assert not patient.cancel(id="another")
+
+
 def test_a_question_that_is_not_answered_says_why(desk: WorkflowHandle[int]) -> None:
     with pytest.raises(WaitTimeout, match="has not answered 'ask later' within"):
         asyncio.run(desk.aask("ask later", timeout=0.01))
@@ -153,14 +197,23 @@ def test_a_question_whose_task_fails_for_good_says_so(
             return asyncio.run(library.aask(name, timeout=PATIENCE, **options))
         return library.ask(name, timeout=PATIENCE, **options)
 
-    until(engine, lambda: library.status == "failed")
+    until(engine, lambda: library.status == "stuck")
     assert ask("hello") == "hello", "the failure of handle is no concern of it"
     with pytest.raises(ExecutionFailed, match=r"cannot answer 'look up'.*no such book") as raised:
         ask("look up", id="q-1")
     assert raised.value.failure.type == "ValueError"
     monkeypatch.setitem(BOOKS, "found", "found")
-    library.retry(next(each.work for each in library.query().failed if each.branch_key))
+    library.retry(next(each.step for each in library.query().failed if each.branch_key))
     assert ask("look up", id="q-1") == "found"
+
+
+def test_the_status_of_an_instance_in_memory_is_not_read_from_the_store(
+    engine: af.Engine, desk: WorkflowHandle[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until(engine, lambda: desk.ask("ask", timeout=PATIENCE) > 0)
+    monkeypatch.setattr(engine.parts.store, "executions", None)  # it would take time to call it
+    monkeypatch.setattr(engine.parts.store, "execution", None)
+    assert desk.status == "active"
 
 
 def test_a_long_history_is_not_read_for_each_question(
@@ -168,7 +221,7 @@ def test_a_long_history_is_not_read_for_each_question(
 ) -> None:
     for _ in range(30):
         desk.ask("ask", timeout=PATIENCE)
-    store, rows = engine.core.store, []
+    store, rows = engine.parts.store, []
     history = store.history
 
     def watched(*arguments: Any, **options: Any) -> Any:

@@ -115,8 +115,8 @@ def test_commands_record_and_check(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     differs = run(*check, "changed:setup", code=1)
     assert r"b'\xff\x00'" in differs
     assert "1 of 1 differ" in differs
-    assert "no execution 'p-2'" in run("workflows", "export", store, "p-2", code=1)
-    assert "not a workflow" in run("workflows", "export", store, "note", code=1)
+    assert "no execution 'p-2'" in run("workflows", "export", store, "p-2", code=3)
+    assert "not a workflow" in run("workflows", "export", store, "note", code=4)
     (tmp_path / "bad.json").write_text("[")
-    bad = run("workflows", "check", "bad.json", "--app", "parcels:setup", code=1)
+    bad = run("workflows", "check", "bad.json", "--app", "parcels:setup", code=2)
     assert "not JSON" in bad

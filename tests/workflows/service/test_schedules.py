@@ -22,6 +22,7 @@ from tests.workflows.service.orders import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actorflow.engine.schedules import Schedule
     from actorflow.testing import VirtualClock
 
 MINUTE = 60.0
@@ -33,7 +34,7 @@ def count(what: str) -> str:
 
 
 class Report(af.Workflow[str]):
-    """What is done each minute here."""
+    """The workflow that is started each minute here."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -100,9 +101,101 @@ def test_pausing_and_resuming(reopen: Callable[..., af.Engine], clock: VirtualCl
     schedule.resume()
     schedule.resume()
     assert (schedule.paused, schedule.next) == (False, 1_320.0)
-    assert started(engine) == [], "what went by meanwhile is left out"
+    assert started(engine) == [], "missed times are left out"
     step(engine, clock, MINUTE)
     until(engine, lambda: started(engine) == ["report@1970-01-01T00:22:00Z"])
+
+
+class Slow(af.Workflow[str]):
+    """Ends on request; says whether it was cancelled."""
+
+    def handle(self) -> str:
+        """Wait."""
+        try:
+            self.wait("end")
+        finally:
+            self.wait(seconds=0)
+        return "ended"
+
+
+def minutes(engine: af.Engine, clock: VirtualClock, schedule: Schedule, count_: int) -> None:
+    """Let some occurrences come due, one after the other."""
+    for _ in range(count_):
+        advance(engine, clock, schedule.next or 0.0)
+        until(engine, lambda: (schedule.next or 0.0) > clock.now())
+        flush(engine)
+
+
+def active(engine: af.Engine) -> list[str]:
+    return [each.id[-9:-4] for each in engine.executions(kind="workflow:Slow", status="active")]
+
+
+def end(engine: af.Engine, minute: str) -> None:
+    execution = f"slow@1970-01-01T{minute}:00Z"
+    engine.send(execution, {"event": "end"})
+    assert engine.result(execution, PATIENCE) == "ended"
+
+
+def test_occurrences_are_left_out_while_the_last_one_runs(
+    engine: af.Engine, clock: VirtualClock
+) -> None:
+    schedule = engine.schedule("slow", "* * * * *", Slow(), overlap="skip")
+    minutes(engine, clock, schedule, 3)
+    until(engine, lambda: active(engine) == ["00:17"])
+    assert schedule.backfill(0.0, 60.0) == 2  # beside the clock
+    until(engine, lambda: active(engine) == ["00:00", "00:01", "00:17"])
+    end(engine, "00:17")
+    until(engine, lambda: schedule.running is None)
+    minutes(engine, clock, schedule, 1)
+    until(engine, lambda: active(engine) == ["00:00", "00:01", "00:20"])
+
+
+def test_occurrences_wait_for_their_turn(engine: af.Engine, clock: VirtualClock) -> None:
+    schedule = engine.schedule("slow", "* * * * *", Slow(), overlap="queue")
+    minutes(engine, clock, schedule, 3)
+    until(engine, lambda: active(engine) == ["00:17"])
+    schedule.pause()
+    end(engine, "00:17")
+    until(engine, lambda: schedule.running is None)
+    flush(engine)
+    assert active(engine) == []
+    schedule.resume()
+    until(engine, lambda: active(engine) == ["00:18"])
+    schedule.backfill(0.0, clock.now() + 600)  # later ones are the clock's
+    end(engine, "00:18")
+    until(engine, lambda: "00:19" in active(engine))
+    end(engine, "00:19")
+    assert rows(engine, "dead") == []
+
+
+def test_the_last_occurrence_is_cancelled_and_cleans_up_before_the_next_one(
+    engine: af.Engine, clock: VirtualClock
+) -> None:
+    schedule = engine.schedule("slow", "* * * * *", Slow(), overlap="cancel")
+    for minute in ("00:17", "00:18", "00:19"):
+        minutes(engine, clock, schedule, 1)
+        until(engine, lambda minute=minute: active(engine) == [minute])  # type: ignore[misc]
+    for minute in ("17", "18"):
+        with pytest.raises(af.Cancelled):
+            engine.result(f"slow@1970-01-01T00:{minute}:00Z", PATIENCE)
+    assert rows(engine, "dead") == []
+
+
+def test_a_schedule_that_is_set_again_keeps_the_turns(
+    reopen: Callable[..., af.Engine], clock: VirtualClock
+) -> None:
+    engine = reopen()
+    schedule = engine.schedule("slow", "* * * * *", Slow(), overlap="queue")
+    minutes(engine, clock, schedule, 2)
+    until(engine, lambda: active(engine) == ["00:17"])
+    engine = reopen()
+    schedule = engine.schedule("slow", "* * * * *", Slow(), overlap="queue")
+    assert schedule.running == "slow@1970-01-01T00:17:00Z"
+    end(engine, "00:17")
+    until(engine, lambda: active(engine) == ["00:18"])
+    schedule.delete()
+    with pytest.raises(af.BadOption, match="overlap='wait'"):
+        engine.schedule("slow", "* * * * *", Slow(), overlap="wait")
 
 
 def test_trigger_now(engine: af.Engine) -> None:

@@ -12,7 +12,7 @@ from tests.engine.kinds import until
 from tests.workflows.service.orders import PATIENCE
 
 if TYPE_CHECKING:
-    from actorflow.workflows.workflow import WorkInfo
+    from actorflow.workflows.workflow import StepInfo
 
 GOLDEN = Path(__file__).parents[2] / "conformance" / "data" / "workflows"
 GATES = [threading.Event() for _ in range(4)]
@@ -48,7 +48,7 @@ class Parallel(af.Workflow[None]):
         self.execute(task1(), task2(), task3())
         self.execute(task4())
 
-    def on_start(self, work: WorkInfo) -> None: ...
+    def on_start(self, step: StepInfo) -> None: ...
 
 
 def test_z15_the_example_of_the_seed(engine: af.Engine) -> None:

@@ -1,4 +1,4 @@
-"""What is stored of an instance: wholes and additions stand for the same, at any length."""
+"""The stored form of an instance: wholes and additions are equivalent, at any length."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 import actorflow as af
+from actorflow.engine import growing
 from actorflow.engine.kind import Addition, Context, Message, TaskEnded
 from actorflow.testing.kinds import check_kind
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.service import stored
 from actorflow.workflows.service.incoming import event_body, start_body
 from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.service.stored import read
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Watched(WorkflowKind):
-    """Checks after each run that its bytes stand for what is in memory."""
+    """Checks after each run that its bytes decode to the state in memory."""
 
     def run(self, context: Context, state: Any, batch: Any) -> Outcome:
         outcome = super().run(context, state, batch)
@@ -56,8 +56,8 @@ def kind_of(deciders: list[Decider], cls: type[af.Workflow[Any]]) -> WorkflowKin
 def test_additions_stand_for_the_same_as_a_whole(
     deciders: list[Decider], monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    """Any messages, any outcomes of works; read again after each run, or not."""
-    monkeypatch.setattr(stored, "SMALL", small)
+    """Any messages, any outcomes of steps; read again after each run, or not."""
+    monkeypatch.setattr(growing, "SMALL", small)
     check_kind(
         lambda: kind_of(deciders, Busy),
         messages=START | EVENTS | EVENTS | CONTROLS,
@@ -107,9 +107,9 @@ def test_a_step_writes_the_same_at_any_length(deciders: list[Decider]) -> None:
     added = [len(each.data) for each in written if isinstance(each, Addition)]
     wholes = [len(each) for each in written if isinstance(each, bytes)]
     assert max(added[-100:]) < max(added[:100]) * 1.1  # numbers have become longer
-    large = [size for size in wholes if size > stored.SMALL]
+    large = [size for size in wholes if size > growing.SMALL]
     assert all(new > 1.4 * old for old, new in pairwise(large[:-1])), "seldom, and ever more so"
-    assert isinstance(written[-1], bytes), "what has ended is stored as a whole"
+    assert isinstance(written[-1], bytes), "an instance that has ended is stored as a whole"
     assert sum(added) + sum(large) < 6 * large[-1]
 
 

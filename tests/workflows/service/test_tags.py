@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import actorflow as af
+from actorflow.api.client import Client
 from actorflow.cli import application
 from actorflow.runtime.errors import BadOption
-from actorflow.web.client import Client
 from tests.workflows.service.orders import PATIENCE, wait_for_event
 
 if TYPE_CHECKING:

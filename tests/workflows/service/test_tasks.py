@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Linger, Queue, Unique
 from actorflow.engine.errors import ExecutionFailed
 from actorflow.runtime.errors import ActorflowError
-from actorflow.workflows.running import current_task
-from behaviours import Linger, Queue, Unique
+from actorflow.workflows.task import current_task
 from tests.engine.kinds import until
 from tests.workflows.service.orders import PATIENCE, advance_until_done
 from tests.workflows.service.process_tasks import Away, Hangs, breaks_elsewhere
@@ -62,7 +62,7 @@ def breaks_all(_numbers: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("work", "function"),
+    ("step", "function"),
     [
         (breaks, "in breaks"),
         (breaks_later, "in breaks_later"),
@@ -72,13 +72,13 @@ def breaks_all(_numbers: list[int]) -> list[int]:
     ids=["thread", "loop", "batch", "process"],
 )
 def test_z60_the_failure_of_a_task_comes_with_its_traceback(
-    engine: af.Engine, caplog: pytest.LogCaptureFixture, work: Any, function: str
+    engine: af.Engine, caplog: pytest.LogCaptureFixture, step: Any, function: str
 ) -> None:
     class Breaks(af.Workflow[str]):
         def handle(self) -> str:
             try:
-                self.execute(work(), raises=True)
-            except af.WorkFailed as error:
+                self.execute(step(), raises=True)
+            except af.StepFailed as error:
                 return str(error.error["stacktrace"])
             return "done"
 
@@ -246,7 +246,7 @@ def test_a_cancelled_workflow_tells_its_tasks(engine: af.Engine) -> None:
     begun, told = threading.Event(), threading.Event()
 
     @af.task
-    def works() -> None:
+    def steps() -> None:
         begun.set()
         task = current_task()
         end = time.monotonic() + PATIENCE
@@ -256,7 +256,7 @@ def test_a_cancelled_workflow_tells_its_tasks(engine: af.Engine) -> None:
 
     class Runs(af.Workflow[None]):
         def handle(self) -> None:
-            self.execute(works())
+            self.execute(steps())
 
     runs = engine.start(Runs())
     assert begun.wait(PATIENCE)

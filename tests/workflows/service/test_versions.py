@@ -32,7 +32,7 @@ class Order(Base):
     """An order."""
 
     def handle(self) -> str:
-        self.wait("go")  # for long
+        self.wait("go")  # for a long time
         return self.after()
 '''
 
@@ -57,7 +57,7 @@ def test_a_hash_of_the_source_is_the_version(tmp_path: Path) -> None:
     first = code_version(loaded(tmp_path, SOURCE, "first"))
     assert len(first) == 12
     assert first == code_version(loaded(tmp_path, SOURCE, "second")), "wherever it is"
-    told = SOURCE.replace("for long", "for ever").replace("An order.", "Another text.")
+    told = SOURCE.replace("for long", "forever").replace("An order.", "Another text.")
     assert code_version(loaded(tmp_path, told.replace("\n\n\n", "\n\n\n\n"), "third")) == first
     for changed in (SOURCE.replace('"go"', '"gone"'), SOURCE.replace('"one"', '"two"')):
         other = code_version(loaded(tmp_path, changed, f"m{abs(hash(changed))}"))
@@ -126,3 +126,42 @@ def test_each_version_that_runs_an_instance_is_recorded(
     engine.close()
     shown = CliRunner().invoke(application(), ["show", str(tmp_path / "again.db"), "o-1"])
     assert '"type": "version"' in shown.output
+
+
+def test_a_class_can_be_renamed_and_goes_on_with_its_instances(
+    opens: Callable[..., af.Engine], tmp_path: Path
+) -> None:
+    @af.workflow(name="Renamed order")
+    class Order(af.Workflow[str]):
+        def handle(self) -> str:
+            self.wait("go")
+            return "before"
+
+    with opens(tmp_path / "store.db", durability="off") as engine:
+        engine.start(Order(), id="o")
+        assert engine.execution("o").kind == "workflow:Renamed order"
+
+    @af.workflow(name="Renamed order")
+    class CustomerOrder(af.Workflow[str]):
+        def handle(self) -> str:
+            self.wait("go")
+            return "after"
+
+    class Special(CustomerOrder):
+        """Has its own name."""
+
+    with opens(tmp_path / "store.db", durability="off") as engine:
+        order = engine.workflows.get(CustomerOrder, "o")
+        order.send("go")
+        assert order.result(PATIENCE) == "after"
+        assert engine.workflows.check("o") is None
+        engine.start(Special(), id="s")
+        assert engine.execution("s").kind == "workflow:Special"
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", None])
+def test_a_name_that_cannot_be_stored_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidWorkflow, match="is not a name"):
+        af.workflow(name=name)
+    with pytest.raises(InvalidWorkflow, match="is not a workflow class"):
+        af.workflow(name="Order")(int)  # type: ignore[type-var]

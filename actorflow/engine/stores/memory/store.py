@@ -14,18 +14,18 @@ from actorflow.engine.stores.memory.tables import Grown, Tables, whole
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,
     Change,
-    Counts,
     DeadRow,
-    Duplicate,
+    DuplicateKey,
     ExecutionRow,
     HistoryRow,
     MessageRow,
     NewMessage,
     Page,
     Refusal,
+    StoreCounts,
+    StoreTraits,
     TaskRow,
     TimerRow,
-    Traits,
     WatchRow,
 )
 from actorflow.engine.stores.validation import validate_ids
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import Wake
 
-__all__ = ["MemoryStore", "from_url"]
+__all__ = ["MemoryStore"]
 
 _EPOCH = 1  # of the only partition, which is always owned
 _NOBODY: SortedSet[str] = SortedSet()
@@ -44,7 +44,7 @@ _NOBODY: SortedSet[str] = SortedSet()
 class MemoryStore:
     """Keeps everything in dicts. Any thread may read while one writes."""
 
-    traits = Traits()
+    traits = StoreTraits()
     left_open = False
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class MemoryStore:
             self._require_open()
             try:
                 for change in changes:
-                    change.rows = change.extra = ()
+                    change.rows = change.resulting_messages = ()
                     change.revision = NEVER_RUN
                     change.refusal = self._refusal(change)
                     change.committed = change.refusal is None
@@ -71,7 +71,7 @@ class MemoryStore:
                 self._tables.take_back()
                 for change in changes:
                     change.committed, change.refusal, change.revision = False, None, NEVER_RUN
-                    change.rows = change.extra = ()
+                    change.rows = change.resulting_messages = ()
                 raise
             self._tables.keep()
 
@@ -121,7 +121,7 @@ class MemoryStore:
         self._count_attempts(change)
         change.rows = [self._add_message(message, at) for message in change.messages]
         added = [self._add_message(message, at) for message in extra]
-        change.extra = [row for row in added if isinstance(row, MessageRow)]
+        change.resulting_messages = [row for row in added if isinstance(row, MessageRow)]
         self._add(change)
 
     def _update(self, change: Change) -> None:
@@ -143,7 +143,7 @@ class MemoryStore:
             self._tables.put_tags(name, change.tags)
 
     def _remove(self, change: Change) -> list[NewMessage]:
-        """Remove rows; return the messages that `fired`, `answers` and `revived` lead to."""
+        """Remove rows; return the messages that result from that."""
         tables, name = self._tables, change.execution
         if change.clear:
             tables.clear(name)
@@ -155,14 +155,14 @@ class MemoryStore:
             tables.drop_task(task)
         for execution, watch in change.cancelled_watches:
             tables.watches.drop((execution, watch))
-        for letter in change.buried:
+        for letter in change.purged_letters:
             tables.drop_dead(letter)
         return [
-            *(message for timer, message in change.fired if self._take_timer(timer)),
-            *(answer.message for answer in change.answers if tables.drop_task(answer.task)),
+            *(message for timer, message in change.fired_timers if self._take_timer(timer)),
+            *(answer.message for answer in change.task_results if tables.drop_task(answer.task)),
             *(
                 NewMessage(row.execution, row.type, row.body)
-                for letter in change.revived
+                for letter in change.requeued_letters
                 if (row := tables.drop_dead(letter)) is not None
             ),
         ]
@@ -185,17 +185,19 @@ class MemoryStore:
             number = tables.task_numbers.get(task.id)
             if number is not None:
                 found: TaskRow = tables.tasks.rows[number]
-                changed = found._replace(attempts=task.attempts, due=task.due, worker=task.worker)
+                changed = found._replace(
+                    body=task.body, attempts=task.attempts, due=task.due, worker=task.worker
+                )
                 tables.tasks.put(number, changed)
 
-    def _add_message(self, message: NewMessage, at: float) -> MessageRow | Duplicate:
+    def _add_message(self, message: NewMessage, at: float) -> MessageRow | DuplicateKey:
         tables, name, key = self._tables, message.execution, message.key
         if key is not None and (name, key) in tables.keys:
             return tables.keys[name, key]
         row = MessageRow(tables.number(), name, message.type, message.body, at)
         tables.messages.put(row.id, row)
         if key is not None:
-            tables.put_key(name, key, Duplicate(row.id, at))
+            tables.put_key(name, key, DuplicateKey(row.id, at))
         return row
 
     def _add(self, change: Change) -> None:
@@ -215,17 +217,43 @@ class MemoryStore:
                 tables.drop_dead(letter.id)
             tables.put_dead(DeadRow(*letter, at))
 
-    def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
+    def purge(
+        self,
+        *,
+        before: float,
+        keys_before: float,
+        limit: int = 1_000,
+        only: Sequence[str] | None = None,
+    ) -> int:
         """Forget what ended before a moment, with all that is stored of it. O(limit log n)."""
         with self._lock:
             self._require_open()
             tables = self._tables
+            if only is not None:
+                return self._purge_only(only, before)
             gone = list(islice(tables.ended.irange(None, (before,)), limit))
             for _, name in gone:
                 tables.drop_execution(name)
             for key in list(islice(tables.key_ages.irange(None, (keys_before,)), limit)):
                 tables.drop_key(*key)
             tables.keep()
+        return len(gone)
+
+    def _purge_only(self, only: Sequence[str], before: float) -> int:
+        tables = self._tables
+        gone = {
+            name
+            for name in only
+            if (row := tables.executions.get(name)) is not None
+            and (row.updated, name) in tables.ended
+            and row.updated < before
+        }
+        for name in sorted(gone):
+            tables.drop_execution(name)
+        for key, known in list(tables.keys.items()):
+            if key[0] in gone:
+                tables.drop_key(known.at, *key)
+        tables.keep()
         return len(gone)
 
     # Reading: any thread.
@@ -391,14 +419,20 @@ class MemoryStore:
             row: DeadRow | None = None if number is None else self._tables.dead.rows[number]
             return row
 
-    def counts(self, executions: Sequence[str]) -> dict[str, Counts]:
+    def keyed(self, execution: str, key: str) -> DuplicateKey | None:
+        """Return the message that was stored with a key, if there was one. O(1)."""
+        with self._lock:
+            self._require_open()
+            return self._tables.keys.get((execution, key))
+
+    def counts(self, executions: Sequence[str]) -> dict[str, StoreCounts]:
         """Return how much is stored for each of some executions. O(1) each."""
         with self._lock:
             self._require_open()
             held = self._tables
             tables = (held.messages, held.timers, held.tasks, held.dead)
             return {
-                name: Counts(*(len(table.of.get(name, ())) for table in tables))
+                name: StoreCounts(*(len(table.of.get(name, ())) for table in tables))
                 for name in executions
             }
 
@@ -425,8 +459,3 @@ class MemoryStore:
         with self._lock:
             self._closed = True
             self._tables = Tables()
-
-
-def from_url(_url: str, **_options: Any) -> MemoryStore:
-    """Make a new store for `memory://`, whatever follows."""
-    return MemoryStore()

@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict, SortedSet
 from actorflow.engine.errors import StoreConflict
 from actorflow.engine.stores.protocol import (
     DeadRow,
-    Duplicate,
+    DuplicateKey,
     ExecutionRow,
     HistoryRow,
     MessageRow,
@@ -22,15 +22,17 @@ from actorflow.engine.stores.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, MutableMapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 
-__all__ = ["ENDED", "Grown", "Table", "Tables", "whole"]
+    from actorflow.engine.stores.protocol import Change
 
-ENDED = frozenset(("done", "cancelled"))
+__all__ = ["ENDED", "Grown", "MemoryTable", "Tables", "concerned", "whole"]
+
+ENDED = frozenset(("done", "failed", "cancelled"))
 
 
 class Grown:
-    """A state that was added to: what it was before, and what was added. Joined when it is read."""
+    """A state with additions: the old state and the added parts, joined when it is read."""
 
     __slots__ = ("added", "before")
 
@@ -51,7 +53,7 @@ def whole(row: ExecutionRow) -> ExecutionRow:
     return row._replace(state=b"".join((state or b"", *reversed(parts))))
 
 
-class Table:
+class MemoryTable:
     """Rows by key and by execution."""
 
     def __init__(
@@ -120,23 +122,23 @@ class Tables:
         self._undo: list[Callable[[], object]] = []
         self.executions: SortedDict[str, ExecutionRow] = SortedDict()
         self.ended: SortedDict[Any, None] = SortedDict()  # by the moment and the id
-        self.messages = Table(self._undo, {})  # by id; never read in the order of all ids
-        self.timers = Table(self._undo)  # by execution and id
+        self.messages = MemoryTable(self._undo, {})  # by id; never read in the order of all ids
+        self.timers = MemoryTable(self._undo)  # by execution and id
         self.due: SortedDict[tuple[float, str, str], TimerRow] = SortedDict()
-        self.tasks = Table(self._undo)  # by number
+        self.tasks = MemoryTable(self._undo)  # by number
         self.task_numbers: dict[str, int] = {}
-        self.watches = Table(self._undo)  # by execution and id
-        self.dead = Table(self._undo)  # by number
+        self.watches = MemoryTable(self._undo)  # by execution and id
+        self.dead = MemoryTable(self._undo)  # by number
         self.dead_numbers: dict[Any, int] = {}
         self.history: dict[str, list[HistoryRow]] = {}
         self.tags: dict[str, dict[str, str]] = {}
         self.tagged: dict[tuple[str, str], SortedSet[str]] = {}  # by name and value
-        self.keys: dict[tuple[str, str], Duplicate] = {}
+        self.keys: dict[tuple[str, str], DuplicateKey] = {}
         self.key_ages: SortedDict[Any, None] = SortedDict()  # by the moment, execution and key
         self._last = 0  # number of a message, task, entry or dead letter
 
     def keep(self) -> None:
-        """Forget how to take back what was done."""
+        """Discard the undo log: the changes are final."""
         self._undo.clear()
 
     def take_back(self) -> None:
@@ -192,8 +194,8 @@ class Tables:
         if message in self.messages.of.get(execution, ()):
             self.messages.drop(message)
 
-    def put_key(self, name: str, key: str, known: Duplicate) -> None:
-        """Note that a key was used."""
+    def put_key(self, name: str, key: str, known: DuplicateKey) -> None:
+        """Record that a key was used."""
         self.keys[name, key] = known
         self.key_ages[known.at, name, key] = None
         self._undo.append(lambda: self.drop_key(known.at, name, key))
@@ -356,7 +358,9 @@ class Tables:
             "history": put_entry,
             "dead": lambda id_, *row: self.put_dead(DeadRow(known(id_), *row)),
             "tags": lambda id_, *tag: self.put_tags(id_, dict([*self.tags_of(id_), tag])),
-            "keys": lambda name, key, id_, at: self.put_key(name, key, Duplicate(known(id_), at)),
+            "keys": lambda name, key, id_, at: self.put_key(
+                name, key, DuplicateKey(known(id_), at)
+            ),
         }
         count = 0
         for table, row in rows:
@@ -364,3 +368,14 @@ class Tables:
             count += table != "meta"
         self.keep()
         return count
+
+
+def concerned(change: Change) -> Iterator[str]:
+    """Yield the executions that have got something from a change, or have ended with it."""
+    for row in change.resulting_messages:
+        yield row.execution
+    for message in change.messages:
+        yield message.execution
+    ended = change.expected is not None and change.status in ENDED
+    if ended or change.consumed or change.dead:
+        yield change.execution

@@ -62,7 +62,8 @@ CREATE TABLE parts (
 CREATE INDEX executions_kind ON executions (kind);
 CREATE INDEX executions_status ON executions (status);
 CREATE INDEX executions_parent ON executions (parent) WHERE parent IS NOT NULL;
-CREATE INDEX executions_ended ON executions (updated) WHERE status IN ('done', 'cancelled');
+CREATE INDEX executions_ended ON executions (updated)
+  WHERE status IN ('done', 'failed', 'cancelled');
 CREATE TABLE messages (
   id INTEGER PRIMARY KEY, execution TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL,
   at REAL NOT NULL, attempts INTEGER NOT NULL
@@ -118,7 +119,7 @@ COLUMNS: dict[str, str] = {
     "tags": "execution, name, value",
     "keys": "execution, key, message, at",
 }
-"""Of each table, in the order of the fields of its rows."""
+"""The columns of each table, in the order of the fields of its rows."""
 
 _STATE = (
     "CASE WHEN parts THEN (SELECT joined(revision, data) FROM parts"
@@ -128,7 +129,7 @@ SELECTED: dict[str, str] = {
     **COLUMNS,
     "executions": ", ".join(_STATE if name == "state" else name for name in ExecutionRow._fields),
 }
-"""What is read of each table: the columns, and the state of an execution as one."""
+"""The columns that are read of each table, with the state of an execution in one piece."""
 
 ORDER: dict[str, str] = {
     "executions": "id",

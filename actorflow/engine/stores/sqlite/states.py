@@ -1,10 +1,10 @@
-"""Writes the states of executions: the first, a whole one for another, or what was added."""
+"""Writes the states of executions: the first one, another whole one, or a part to be added."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.execution.failpoints import failpoint
+from actorflow.engine.failpoints import FAILPOINTS, failpoint
 from actorflow.engine.stores.sqlite.schema import (
     APPEND,
     APPEND_ACTIVE,
@@ -62,7 +62,8 @@ def _replace(connection: sqlite3.Connection, change: Change) -> bool:
         execute("BEGIN IMMEDIATE")
     if not execute(UPDATE_PARTS, (*state, change.status, *where)).rowcount:
         return False
-    failpoint("commit.parts")
+    if FAILPOINTS:
+        failpoint("commit.parts")
     execute("DELETE FROM parts WHERE execution = ?", where[:1])
     return True
 
@@ -78,7 +79,8 @@ def _append(connection: sqlite3.Connection, change: Change) -> bool:
         done = execute(APPEND_ACTIVE, (*state, *where)).rowcount
     if not done:
         execute(MOVE_STATE, where)
-        failpoint("commit.parts")
+        if FAILPOINTS:
+            failpoint("commit.parts")
         done = execute(APPEND, (*state, change.status, *where)).rowcount
     if done:
         part = (change.execution, change.revision, change.state)

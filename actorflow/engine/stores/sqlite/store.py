@@ -9,35 +9,38 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from actorflow.engine.errors import StoreBroken, StoreConflict, StoreRefused
+from actorflow.engine.errors import NoStore, StoreConflict, StoreRefused
 from actorflow.engine.stores.protocol import (
     Change,
-    Counts,
     DeadRow,
+    DuplicateKey,
     ExecutionRow,
     HistoryRow,
     MessageRow,
     Page,
+    StoreCounts,
+    StoreTraits,
     TaskRow,
     TimerRow,
-    Traits,
+    TrialNote,
     WatchRow,
 )
 from actorflow.engine.stores.sqlite.file import StoreFile
-from actorflow.engine.stores.sqlite.filling import fill
-from actorflow.engine.stores.sqlite.lock import FileLock, Note
-from actorflow.engine.stores.sqlite.log import Log
-from actorflow.engine.stores.sqlite.reading import Readers
+from actorflow.engine.stores.sqlite.lock import FileLock
+from actorflow.engine.stores.sqlite.readers import SqliteReaders
 from actorflow.engine.stores.sqlite.schema import CHUNK, ORDER, SELECTED, WRONG_PARTS, listed
-from actorflow.engine.stores.sqlite.writing import EPOCH, Writer
+from actorflow.engine.stores.sqlite.session import WriteSession
+from actorflow.engine.stores.sqlite.snapshot_import import fill
+from actorflow.engine.stores.sqlite.writer import EPOCH
 from actorflow.engine.stores.validation import check_durability, validate_ids
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.lanes.apart import run_apart
+from actorflow.runtime.lanes.uninterruptible import run_in_new_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,9 +48,6 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Wake
 
 __all__ = ["SqliteStore", "from_url"]
-
-_SYNC_AFTER = 4_000  # pages in the log after which it is moved into the file
-_CACHE = 16_000  # KiB of pages that are kept in memory to be written
 
 _open_stores: WeakSet[SqliteStore] = WeakSet()
 _orphans: list[sqlite3.Connection] = []  # of a parent process
@@ -58,7 +58,7 @@ class SqliteStore:
 
     Args:
         path: the file; it is made if it is not there. A symbolic link is followed.
-        durability: `"full"` syncs every commit, so that what was acknowledged outlives a power
+        durability: `"full"` syncs every commit, so that acknowledged messages outlive a power
             cut; `"normal"` outlives a crash of the process, and of the machine to the last sync;
             `"off"` leaves it to the operating system.
         read_only: look, while another process may be writing.
@@ -74,7 +74,7 @@ class SqliteStore:
 
     """
 
-    traits = Traits(backup=True)
+    traits = StoreTraits(backup=True, decides=True, notes_trials=True)
     left_open = False
 
     def __init__(
@@ -90,13 +90,11 @@ class SqliteStore:
         self.path = self._file.path
         self._durability = durability
         self._lock: FileLock | None = None
-        self._connection: sqlite3.Connection | None = None
-        self._writer: Writer | None = None
-        self._log: Log | None = None
+        self._session: WriteSession | None = None
         self._unusable = f"{self.path} is closed"
-        self._readers = Readers(self._file)
-        self._closing = threading.Lock()  # whoever closes it a second time waits for the first
-        run_apart(self._open, read_only, check, undo=lambda _: self.close())
+        self._readers = SqliteReaders(self._file)
+        self._closing = threading.Lock()  # a second close waits for the first
+        run_in_new_thread(self._open, read_only, check, undo=lambda _: self.close())
 
     # Opening and closing. An interrupt in between would leave a note that is wrong, or the lock.
 
@@ -120,36 +118,27 @@ class SqliteStore:
         file.require_writable()
         known = self.path.exists()
         if known:
-            file.examine()  # before a lock file is made beside what is not ours
+            file.examine()  # before a lock file is made beside the file of another program
         self._lock = FileLock(self.path)
         if not self.path.exists():
             file.create(sync=synced)
         elif not known:
             file.examine()
-        self.left_open = self._lock.left_open
+        lock = self._lock
+        self.left_open = lock.left_open
         if check and known:
-            if self._lock.needs_log:
+            if lock.needs_log and not file.has_log and file.was_closed(lock.last_token):
+                self.left_open = False
+            elif lock.needs_log:
                 file.require_log()
             file.quick_check()
-        connection = self._connection = file.connect("mode=rw")
-        file.refuse_strangers(connection)
-        connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_SYNC_AFTER}")
-        connection.execute(f"PRAGMA cache_size = -{_CACHE}")
-        writer = Writer(connection)
-        writer.reserve()  # so there is a log from here on
-        self._lock.mark(Note.OPEN, sync=synced)
-        connection.execute(f"PRAGMA synchronous = {self._durability}")
-        if self._durability == "full":
-            self._log = Log(file.log, connection)
-        file.remember()
-        self._writer = writer
+        self._session = WriteSession(file, lock, self._durability)
         self._readers.open()
 
     def _open_to_read(self) -> None:
         if not self.path.exists():
             msg = f"there is no store {self.path}"
-            raise StoreBroken(msg)
+            raise NoStore(msg)
         self._file.examine()
         self._unusable = f"{self.path} is open read-only"
         self._readers.open()
@@ -157,17 +146,15 @@ class SqliteStore:
     def _abandon(self) -> None:
         """Release what a failed opening has acquired, and nothing else."""
         self._readers.close()
-        if self._log is not None:
-            self._log.close()
-        if self._connection is not None and self._lock is not None:
-            self._close_connection(self._connection, self._lock)
+        if self._session is not None:
+            self._session.close()
         if self._lock is not None:
             self._lock.release()
-        self._connection = self._lock = self._log = None
+        self._session = self._lock = None
 
     def close(self) -> None:
         """Close the file and let others write it. In a forked child it does nothing."""
-        run_apart(self._close)
+        run_in_new_thread(self._close)
 
     def _close(self) -> None:
         with self._closing:
@@ -176,34 +163,13 @@ class SqliteStore:
     def _close_once(self) -> None:
         _open_stores.discard(self)
         self._readers.close()
-        writer, self._writer = self._writer, None
-        connection, self._connection = self._connection, None
+        session, self._session = self._session, None
         lock, self._lock = self._lock, None
-        log, self._log = self._log, None
-        if log is not None:
-            log.close()
-        if writer is None or connection is None or lock is None:
+        if session is None or lock is None:
             return
         self._unusable = f"{self.path} is closed"
-        with suppress(sqlite3.Error):  # then the next owner skips the numbers
-            writer.give_back()
-        self._close_connection(connection, lock)
+        session.close()
         lock.release()
-
-    def _close_connection(self, connection: sqlite3.Connection, lock: FileLock) -> None:
-        """Close the connection that writes, and note for the next owner whether there is a log."""
-        synced = self._durability != "off"
-        closed = False
-        pages = moved = 0
-        with suppress(sqlite3.Error):  # then the next owner wants the log
-            _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            # A reader that looks at an older moment keeps the log from being moved. If it leaves
-            # before the connection is closed, that moves the log.
-            lock.mark(Note.CLOSED if pages == moved else Note.CLOSING, sync=synced)
-            closed = True
-        connection.close()
-        if closed and pages != moved:
-            lock.mark(Note.LOGGED if self._file.has_log else Note.CLOSED, sync=synced)
 
     def _disown(self) -> None:
         """Make a forked child's copy useless: the file, its log and its lock are the parent's."""
@@ -213,51 +179,56 @@ class SqliteStore:
             "open the store in the process that uses it"
         )
         _orphans.extend(self._readers.disown(self._unusable))
-        if self._connection is not None:
-            _orphans.append(self._connection)
-        if self._lock is not None:
-            self._lock.disown()
-        if self._log is not None:
-            self._log.close()
-        self._writer = self._connection = self._lock = self._log = None
+        if self._session is not None:
+            _orphans.extend(self._session.disown())
+        self._session = self._lock = None
 
     # Writing: one thread.
 
-    def _require_writer(self) -> Writer:
-        if self._writer is None:
+    def _require_session(self) -> WriteSession:
+        if self._session is None:
             raise StoreRefused(self._unusable)
-        return self._writer
+        return self._session
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Commit many changes as one synced transaction. O(their rows)."""
-        writer = self._writer or self._require_writer()
+        session = self._session or self._require_session()
         validate_ids(changes)
-        self._file.require_same()
-        try:
-            if self._log is not None:
-                self._log.make_room()
-            writer.commit(changes)
-        except sqlite3.Error as error:
-            raise self._file.explain(error) from error
+        session.run(partial(session.writer.commit, changes))
 
-    def purge(self, *, before: float, keys_before: float, limit: int = 1_000) -> int:
+    def purge(
+        self,
+        *,
+        before: float,
+        keys_before: float,
+        limit: int = 1_000,
+        only: Sequence[str] | None = None,
+    ) -> int:
         """Forget what ended before a moment, with all that is stored of it. O(limit log n)."""
-        writer = self._require_writer()
-        try:
-            return writer.purge(before=before, keys_before=keys_before, limit=limit)
-        except sqlite3.Error as error:
-            raise self._file.explain(error) from error
+        session = self._require_session()
+        purge = partial(
+            session.writer.purge, before=before, keys_before=keys_before, limit=limit, only=only
+        )
+        return session.run(purge)
 
     def restore(self, rows: Iterator[tuple[str, tuple[Any, ...]]]) -> int:
         """Fill an empty store in one transaction; return how many rows."""
-        writer = self._require_writer()
+        session = self._require_session()
         if any(table != "meta" for table, _ in self.snapshot()):
             msg = f"{self.path} is not empty: only an empty store can be filled"
             raise StoreConflict(msg)
-        try:
-            return fill(writer, rows)
-        except sqlite3.Error as error:
-            raise self._file.explain(error) from error
+        return session.run(partial(fill, session.writer, rows), repeatable=False)
+
+    def note_trial(self, note: TrialNote | None) -> None:
+        """Record which message runs alone now, if any, in the lock file. Thread-safe."""
+        with self._closing:
+            if self._lock is not None:
+                self._lock.note_trial(note)
+
+    def last_trial(self) -> TrialNote | None:
+        """Return the note that was there when this was opened, or was made since."""
+        with self._closing:
+            return None if self._lock is None else self._lock.last_trial()
 
     # Reading: any thread.
 
@@ -412,7 +383,12 @@ class SqliteStore:
         """Return one dead letter. O(log n)."""
         return next(iter(self._readers.page("dead", DeadRow, {"id = ?": id}, "", 1).rows), None)
 
-    def counts(self, executions: Sequence[str]) -> dict[str, Counts]:
+    def keyed(self, execution: str, key: str) -> DuplicateKey | None:
+        """Return the message that was stored with a key, if there was one. O(log n)."""
+        text = "SELECT message, at FROM keys WHERE execution = ? AND key = ?"
+        return next(map(DuplicateKey._make, self._readers.read(text, (execution, key))), None)
+
+    def counts(self, executions: Sequence[str]) -> dict[str, StoreCounts]:
         """Return how much is stored for each of some executions. O(their rows)."""
         found = {name: [0, 0, 0, 0] for name in executions}
         for column, table in enumerate(("messages", "timers", "tasks", "dead")):
@@ -424,13 +400,13 @@ class SqliteStore:
                 )
                 for name, count in self._readers.read(text, some):
                     found[name][column] = count
-        return {name: Counts(*counts) for name, counts in found.items()}
+        return {name: StoreCounts(*counts) for name, counts in found.items()}
 
     def snapshot(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yield all rows of this moment, on a connection of its own, while commits go on."""
         self._readers.require_open()
         try:
-            connection = self._file.connect("mode=ro")
+            connection = self._file.connect(self._file.reading)
             connection.execute("BEGIN")
             last = "SELECT key, value FROM meta WHERE key = 'last_id'"
             noted = connection.execute(last).fetchall()  # from here on it sees nothing new
@@ -463,23 +439,23 @@ class SqliteStore:
         target = StoreFile(path)
         try:
             with (
-                closing(self._file.connect("mode=ro")) as source,
+                closing(self._file.connect(self._file.reading)) as source,
                 closing(sqlite3.connect(target.path)) as copy,
             ):
                 source.backup(copy)
         except sqlite3.DatabaseError as error:
             for left in (path, f"{path}-journal"):
                 Path(left).unlink(missing_ok=True)
-            raise target.explain(error) from error
+            raise target.explain(error, self._file.size) from error
 
     def verify(self) -> Iterator[str]:
-        """Yield what is wrong with the file itself: its pages, indexes and constraints. O(n log n).
+        """Yield the damages of the file itself: its pages, indexes and constraints. O(n log n).
 
-        `actorflow.engine.operations.verify` looks at what the rows say, too.
+        `actorflow.engine.operations.verify` also looks at the contents of the rows.
         """
         self._readers.require_open()
         try:
-            with closing(self._file.connect("mode=ro")) as connection:
+            with closing(self._file.connect(self._file.reading)) as connection:
                 for (verdict,) in connection.execute("PRAGMA integrity_check"):
                     if verdict != "ok":
                         yield f"{self.path}: {verdict}"

@@ -11,14 +11,14 @@ from actorflow.flows.execution.run import topmost
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node
     from actorflow.flows.execution.procedure import Procedure
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 
 MAX_CAUSES = 64
 """How many causes a message keeps, so that the messages of an endless loop do not grow."""
 
 
-def cancel(run: Run, message: Message) -> list[Message]:
+def cancel(run: FlowRun, message: Message) -> list[Message]:
     """Cancel or kill a node; does nothing if it was removed or has ended.
 
     A cancel of the root from outside means the execution: if the root has ended, what still goes on
@@ -43,7 +43,7 @@ def cancel(run: Run, message: Message) -> list[Message]:
     return out
 
 
-def means_the_rest(run: Run, message: Message) -> bool:
+def means_the_rest(run: FlowRun, message: Message) -> bool:
     """Return whether a cancel from outside is for an execution whose root has ended."""
     if message["nid"] != ROOT or message.get("from") is not None or "on_receive_last" in message:
         return False
@@ -51,8 +51,8 @@ def means_the_rest(run: Run, message: Message) -> bool:
     return root is not None and root.state == "ended"
 
 
-def _cancel_the_rest(run: Run, message: Message) -> list[Message]:
-    """Cancel or kill what goes on although the root has ended."""
+def _cancel_the_rest(run: FlowRun, message: Message) -> list[Message]:
+    """Cancel or kill the nodes that continue after the root has ended."""
     flavour = message.get("flavour")
     out = []
     for nid in topmost(run):
@@ -67,7 +67,7 @@ def _cancel_the_rest(run: Run, message: Message) -> list[Message]:
     return out
 
 
-def _cancel_orphan(run: Run, node: Node, message: Message) -> list[Message]:
+def _cancel_orphan(run: FlowRun, node: Node, message: Message) -> list[Message]:
     """End a node that never had a procedure, so that its parent can continue; or re-apply it."""
     if message.get("payload") is None:
         message["payload"] = node.payload
@@ -98,7 +98,7 @@ def _kill(procedure: Procedure) -> list[Message]:
     return kills + replies
 
 
-def add_cause(run: Run, message: Message) -> None:
+def add_cause(run: FlowRun, message: Message) -> None:
     """Add a cancel or a trigger to the causes of its own message, first."""
     point = message["point"]
     flavour = message.get("flavour")

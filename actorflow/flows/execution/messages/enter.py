@@ -14,17 +14,17 @@ from actorflow.flows.execution.run import is_live
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.procedure import Procedure
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 _HANDLERS = {f"on_{kind}_handler": kind for kind in ("error", "cancel", "timeout")}
 
 
-def execute(run: Run, message: Message) -> list[Message]:
+def execute(run: FlowRun, message: Message) -> list[Message]:
     """Create a node and enter it."""
     return start(run, create_node(run, message), message)
 
 
-def start(run: Run, node: Node, message: Message) -> list[Message]:
+def start(run: FlowRun, node: Node, message: Message) -> list[Message]:
     """Enter a node that was just created."""
     procedure: Procedure = run.procedures[node.heap or ""](run, node, message, message["tree"])
     try:
@@ -38,15 +38,15 @@ def start(run: Run, node: Node, message: Message) -> list[Message]:
     return out
 
 
-def _orphan(run: Run, node: Node) -> None:
-    """Note that a node has failed before its parent counted it among its children, if so."""
+def _orphan(run: FlowRun, node: Node) -> None:
+    """Record that a node has failed before its parent counted it among its children, if so."""
     parent = run.nodes.get(node.parent or "")
     if parent is not None and node.nid not in parent.cnodes:
         node.heap = None
         run.orphans.append(node.nid)
 
 
-def create_node(run: Run, message: Message) -> Node:
+def create_node(run: FlowRun, message: Message) -> Node:
     """Return the node of an execute message, which is new, with its procedure resolved."""
     payload = message.get("payload")
     if type(payload) is not dict:
@@ -81,7 +81,7 @@ def create_node(run: Run, message: Message) -> Node:
     return node
 
 
-def _set_aside_children(run: Run, replaced: Node) -> None:
+def _set_aside_children(run: FlowRun, replaced: Node) -> None:
     """Let the children of a node that is replaced end on their own: they answer to nobody."""
     keep_trees(run, replaced)
     leave_orphans(run, replaced.nid)
@@ -96,7 +96,7 @@ def _add_handlers(node: Node, message: Message) -> None:
             node.handlers = {**(node.handlers or {}), kind: [message[key]]}
 
 
-def add(run: Run, message: Message) -> list[Message]:
+def add(run: FlowRun, message: Message) -> list[Message]:
     """Add trees or elements to a node."""
     node = run.find(message["nid"])
     if node is None or node.state is not None:

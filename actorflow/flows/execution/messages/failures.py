@@ -11,7 +11,7 @@ from actorflow.flows.values.values import dup_function
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 
 _FAMILY = frozenset(("FlowError", "FlorError", "Flor::FlorError"))
@@ -37,7 +37,7 @@ def _fits(criterion: list[Any], names: set[str], text: str) -> bool:
     return wanted in [*names, text] if kind == "string" else wanted in [*names]
 
 
-def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any] | None:
+def find_handler(run: FlowRun, node: Node, error: dict[str, Any]) -> tuple[Node, Any] | None:
     """Return the nearest node, from the failed one upwards, with a handler, and that handler.
 
     A failure inside a handler is not for that handler, so the first match is skipped then.
@@ -57,7 +57,7 @@ def find_handler(run: Run, node: Node, error: dict[str, Any]) -> tuple[Node, Any
     return None
 
 
-def _handle(run: Run, node: Node, message: Message) -> list[Message]:
+def _handle(run: FlowRun, node: Node, message: Message) -> list[Message]:
     """Close the node with the handler, cancel its children, then apply the handler.
 
     Without a handler nothing is emitted; the branch waits for a repair (cancel, kill, re-apply).
@@ -87,7 +87,7 @@ def _handle(run: Run, node: Node, message: Message) -> list[Message]:
     return procedure.clear(waiting)
 
 
-def failed(run: Run, message: Message) -> list[Message]:
+def failed(run: FlowRun, message: Message) -> list[Message]:
     """Mark the node as failed, and look for a handler."""
     node = run.find(message.get("nid") or "")
     if node is None:
@@ -96,7 +96,7 @@ def failed(run: Run, message: Message) -> list[Message]:
     return _handle(run, node, message)
 
 
-def failed_message(run: Run, message: Message, error: BaseException) -> Message:
+def failed_message(run: FlowRun, message: Message, error: BaseException) -> Message:
     """Return the failed message that replaces whatever ``message`` would have emitted."""
     emitted: Message = {"exid": run.exid}
     for key in ("from", "nid", "sm", "payload", "tree", "tasker"):

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import NID
-from actorflow.flows.language.checking import check_once, check_tree
-from actorflow.flows.values.rendering import brief
+from actorflow.flows.language.checks import check_once, check_tree
+from actorflow.flows.values.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
     _Kinds: TypeAlias = tuple[frozenset[type[Any]], str]
 
 
-def accepted(run: Run, messages: Iterable[Message]) -> list[Message]:
-    """Return copies of the messages; refuse what is not a message, or has an unknown point."""
+def accepted(run: FlowRun, messages: Iterable[Message]) -> list[Message]:
+    """Return copies of the messages; refuse other values, and messages with an unknown point."""
     taken: list[Message] = []
     for message in messages:
         if type(message) is not dict:
@@ -36,7 +36,7 @@ def accepted(run: Run, messages: Iterable[Message]) -> list[Message]:
 
 
 def point_fault(message: Message) -> str | None:
-    """Return what is wrong with the point of a message from outside, or None."""
+    """Return the fault of the point of a message from outside, or None."""
     point = message.get("point")
     if type(point) is not str or point not in _POINTS:
         return f"there is no point {brief(point)}"
@@ -52,7 +52,7 @@ def fault_of(message: Any) -> str | None:
     return point_fault(message) or _bad_field(message)
 
 
-def refuses(run: Run, message: Message) -> bool:
+def refuses(run: FlowRun, message: Message) -> bool:
     """Refuse a message from outside that cannot be processed now; return whether it was refused."""
     why = _fault(run, message)
     if why is None:
@@ -61,7 +61,7 @@ def refuses(run: Run, message: Message) -> bool:
     return True
 
 
-def _fault(run: Run, message: Message) -> str | None:
+def _fault(run: FlowRun, message: Message) -> str | None:
     """Return why a message from outside cannot be processed now, or None."""
     if message.setdefault("exid", run.exid) != run.exid:
         return f"it is for execution {brief(message['exid'])}, and this is {run.exid}"
@@ -97,7 +97,7 @@ _FIELDS: dict[str, _Kinds] = {
 """What each field has to be where it is given at all."""
 
 
-def _execute(run: Run, message: Message) -> str | None:
+def _execute(run: FlowRun, message: Message) -> str | None:
     nid = message.get("nid")
     if nid is None or NID.fullmatch(nid) is None:
         return f"{brief(nid)} is not the id of a node"
@@ -116,14 +116,18 @@ def _payload(message: Message) -> str | None:
     return None
 
 
-def _at_node(run: Run, message: Message) -> str | None:
+def _at_node(run: FlowRun, message: Message) -> str | None:
     nid = message.get("nid")
     if nid is None:
         return "it names no node (nid)"
     return None if nid in run.nodes else f"there is no node {brief(nid)}"
 
 
-def _cancel(run: Run, message: Message) -> str | None:
+def _cancel(run: FlowRun, message: Message) -> str | None:
+    nid = message.get("nid")
+    is_late = run.nodes and nid not in run.nodes and not message.get("on_receive_last")
+    if is_late and type(nid) is str and NID.fullmatch(nid) is not None:
+        return _payload(message)  # it has no effect, but the history shows it
     for waiting in message.get("on_receive_last") or ():
         if type(waiting) is not dict or waiting.get("point") != "execute":
             return f"{brief(waiting)} cannot be put in the place of a node"
@@ -136,29 +140,29 @@ def _cancel(run: Run, message: Message) -> str | None:
     return _at_node(run, message) or _payload(message)
 
 
-def _receive(_run: Run, message: Message) -> str | None:
+def _receive(_run: FlowRun, message: Message) -> str | None:
     if message.get("nid") is None and message.get("from") is None:
         return "it names neither the node that answers (from) nor the one it answers to (nid)"
     return _payload(message)
 
 
-def _return(_run: Run, message: Message) -> str | None:
+def _return(_run: FlowRun, message: Message) -> str | None:
     return None if message.get("nid") is not None else "it names no node (nid)"
 
 
-def _failed(run: Run, message: Message) -> str | None:
+def _failed(run: FlowRun, message: Message) -> str | None:
     if type(message.get("error")) is not dict:
         return f"its error is {brief(message.get('error'))}, and has to be an object"
     return _at_node(run, message) or _payload(message)
 
 
-def _signal(_run: Run, message: Message) -> str | None:
+def _signal(_run: FlowRun, message: Message) -> str | None:
     if type(message.get("name")) is not str:
         return f"{brief(message.get('name'))} is not the name of a signal"
     return _payload(message)
 
 
-def _trigger(run: Run, message: Message) -> str | None:
+def _trigger(run: FlowRun, message: Message) -> str | None:
     released = message.get("message")
     if message.get("nid") is None:
         return "it names no node (nid)"
@@ -173,7 +177,7 @@ def _trigger(run: Run, message: Message) -> str | None:
     return None
 
 
-def _add(run: Run, message: Message) -> str | None:
+def _add(run: FlowRun, message: Message) -> str | None:
     trees, elements = message.get("trees"), message.get("elements")
     if (trees is None) == (elements is None):
         return "it needs either trees or elements to add"
@@ -188,7 +192,7 @@ def _add(run: Run, message: Message) -> str | None:
     return _at_node(run, message) or _payload(message)
 
 
-_CHECKS: dict[str, Callable[[Run, Message], str | None]] = {
+_CHECKS: dict[str, Callable[[FlowRun, Message], str | None]] = {
     "execute": _execute,
     "receive": _receive,
     "cancel": _cancel,

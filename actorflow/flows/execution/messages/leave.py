@@ -8,10 +8,10 @@ from actorflow.flows.execution.node import ROOT
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 
-def leave(run: Run, node: Node, message: Message) -> list[Message]:
+def leave(run: FlowRun, node: Node, message: Message) -> list[Message]:
     """End and remove a node that has replied; cancel its children; emit ``left`` for its tags."""
     nid = node.nid
     out: list[Message] = []
@@ -32,7 +32,7 @@ def leave(run: Run, node: Node, message: Message) -> list[Message]:
     return out
 
 
-def _trailing(run: Run, node: Node, message: Message) -> list[Message]:
+def _trailing(run: FlowRun, node: Node, message: Message) -> list[Message]:
     """Return cancels for the remaining children, which keep their trees."""
     out = []
     procedure = run.procedures.get(node.heap or "")
@@ -49,7 +49,7 @@ def _trailing(run: Run, node: Node, message: Message) -> list[Message]:
     return out
 
 
-def keep_trees(run: Run, node: Node) -> None:
+def keep_trees(run: FlowRun, node: Node) -> None:
     """Store their trees in the children of a node that is about to go."""
     for nid in node.cnodes:
         child = run.nodes.get(nid)
@@ -58,7 +58,7 @@ def keep_trees(run: Run, node: Node) -> None:
             child.tree = run.tree_of(child)
 
 
-def leave_orphans(run: Run, parent: str) -> None:
+def leave_orphans(run: FlowRun, parent: str) -> None:
     """Remove the children of a node that failed before they had a procedure."""
     for nid in run.orphans[:]:
         orphan = run.nodes.get(nid)
@@ -69,7 +69,7 @@ def leave_orphans(run: Run, parent: str) -> None:
             run.remove(nid)
 
 
-def terminate(run: Run, message: Message) -> list[Message]:
+def terminate(run: FlowRun, message: Message) -> list[Message]:
     """Record the end of the execution."""
     run.terminated = True
     run.out.payload = message.get("payload")

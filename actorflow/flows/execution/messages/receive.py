@@ -1,4 +1,4 @@
-"""``receive``: a node has answered; it is left, and its parent continues."""
+"""``receive``: a node has answered; remove it, and let its parent continue."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from actorflow.flows.execution.procedure import procedure_for
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
     from actorflow.flows.execution.procedure import Procedure
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 _ASIDE = frozenset(("flank", "part"))
 """Answers after which the parent continues while the node stays."""
 
 
-def receive(run: Run, message: Message) -> list[Message]:
+def receive(run: FlowRun, message: Message) -> list[Message]:
     """Leave the node that has answered, and let its parent continue."""
     came_from, nid = message.get("from"), message.get("nid")
     flavour = message.get("flavour")
@@ -47,7 +47,9 @@ def receive(run: Run, message: Message) -> list[Message]:
     return out + emitted if out else emitted
 
 
-def _receive_stale(run: Run, message: Message, came_from: str, nid: str | None) -> list[Message]:
+def _receive_stale(
+    run: FlowRun, message: Message, came_from: str, nid: str | None
+) -> list[Message]:
     """Refuse the answer of a node that was removed or has ended."""
     if nid is None and came_from != ROOT:
         return [_end_message(run, message, came_from)]
@@ -56,7 +58,7 @@ def _receive_stale(run: Run, message: Message, came_from: str, nid: str | None) 
     return []
 
 
-def _end_message(run: Run, message: Message, came_from: str | None) -> Message:
+def _end_message(run: FlowRun, message: Message, came_from: str | None) -> Message:
     point = "terminated" if came_from == ROOT else "ceased"
     return run.follow(message, point, None, came_from)
 

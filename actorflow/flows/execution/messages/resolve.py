@@ -10,14 +10,14 @@ from actorflow.flows.values.values import MISSING, Value, is_reference, is_regex
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message, Node
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
     from actorflow.flows.language.tree import Tree
 
 _KNOWN = 512
 _tasks: dict[int, tuple[Tree, str, Tree]] = {}
 
 
-def resolve(run: Run, node: Node, tree: Tree, message: Message) -> None:
+def resolve(run: FlowRun, node: Node, tree: Tree, message: Message) -> None:
     """Find the procedure of a node; set its heat and heap."""
     head = tree[0]
     if _resolve_procedure(run, node, tree, message):
@@ -48,7 +48,7 @@ def resolve(run: Run, node: Node, tree: Tree, message: Message) -> None:
         raise UnknownProcedure(f'don\'t know how to apply "{head}"')
 
 
-def _resolve_procedure(run: Run, node: Node, tree: Tree, message: Message) -> bool:
+def _resolve_procedure(run: FlowRun, node: Node, tree: Tree, message: Message) -> bool:
     """Resolve a head that is the name of a procedure, unless a variable hides it."""
     head = tree[0]
     if head not in run.procedures:
@@ -81,7 +81,7 @@ def _task(tree: Tree, tasker: str) -> Tree:
     return task
 
 
-def _heat(run: Run, node: Node, tree: Tree, message: Message) -> Value:
+def _heat(run: FlowRun, node: Node, tree: Tree, message: Message) -> Value:
     """Return what the head of a tree refers to, or ``MISSING``."""
     if "heat" in message:
         return message["heat"]
@@ -91,7 +91,7 @@ def _heat(run: Run, node: Node, tree: Tree, message: Message) -> Value:
     return names.variable(run, node, tree[0])
 
 
-def _resolve_unknown(run: Run, node: Node, tree: Tree, message: Message) -> None:
+def _resolve_unknown(run: FlowRun, node: Node, tree: Tree, message: Message) -> None:
     head = tree[0]
     if message.get("accept_symbol") and tree[1] == []:
         message["tree"] = node.tree = run.trees[node.nid] = ["_sqs", head, *tree[2:]]
@@ -103,7 +103,7 @@ def _resolve_unknown(run: Run, node: Node, tree: Tree, message: Message) -> None
     raise UnknownProcedure(f'don\'t know how to apply "{head}"')
 
 
-def _noted(run: Run, node: Node, head: str, heat: Value, message: Message) -> Value:
+def _noted(run: FlowRun, node: Node, head: str, heat: Value, message: Message) -> Value:
     """Record the name by which something is called, in the payload as well."""
     called = called_as(run, node, head, heat)
     payload = message["payload"]
@@ -112,7 +112,7 @@ def _noted(run: Run, node: Node, head: str, heat: Value, message: Message) -> Va
     return called
 
 
-def called_as(run: Run, node: Node, name: str, function: Value) -> Value:
+def called_as(run: FlowRun, node: Node, name: str, function: Value) -> Value:
     """Record in a reference the name by which it is called; return the reference to use."""
     if id(function) not in run.fresh_functions:
         known = function

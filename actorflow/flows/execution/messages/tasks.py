@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actorflow.flows.errors import UnknownTasker, not_an_object
-from actorflow.flows.values.rendering import shown
+from actorflow.flows.values.text import shown
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 
 _NOT_PASSED = ("m", "pr", "sm", "from", "er")
 
 
-def task(run: Run, message: Message) -> list[Message]:
+def task(run: FlowRun, message: Message) -> list[Message]:
     """Offer a task to the routers; a task that none takes is dispatched after the commit."""
     node = run.find(message["nid"])
     if message.get("routed") is False:
@@ -32,7 +32,7 @@ def task(run: Run, message: Message) -> list[Message]:
     return [{**one, "exid": run.exid} for one in routed]
 
 
-def give_back(run: Run, message: Message) -> list[Message]:
+def give_back(run: FlowRun, message: Message) -> list[Message]:
     """Take the answer of a tasker; a second one is refused."""
     node = run.find(message["nid"])
     if node is not None and node.own.get("answered"):

@@ -9,19 +9,19 @@ import msgspec
 from actorflow.flows.errors import LimitExceeded
 from actorflow.flows.execution.messages import traps
 from actorflow.flows.execution.node import without_suffix
-from actorflow.flows.execution.state import Timer
+from actorflow.flows.execution.state import FlowTimer
 from actorflow.flows.values.times import next_time, settle
 from actorflow.flows.values.values import to_text
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 _LATE = 60.0
 """Seconds after which firings that were missed while no engine ran are skipped."""
 
 
-def schedule(run: Run, message: Message) -> list[Message]:
+def schedule(run: FlowRun, message: Message) -> list[Message]:
     """Set a timer."""
     kind, string = settle(message.get("type"), to_text(message["string"]))
     repeats = kind not in ("in", "at") or bool(message.get("repeats"))
@@ -31,7 +31,7 @@ def schedule(run: Run, message: Message) -> list[Message]:
         raise LimitExceeded(
             f'"{string:.100}" is too often: a timer repeats every {least} s at most'
         )
-    timer = Timer(
+    timer = FlowTimer(
         f"{message['nid']}#{message['m']}",
         message["nid"],
         kind,
@@ -46,7 +46,7 @@ def schedule(run: Run, message: Message) -> list[Message]:
     return []
 
 
-def trigger(run: Run, message: Message) -> list[Message]:
+def trigger(run: FlowRun, message: Message) -> list[Message]:
     """Release the message of a timer or a trap, unless the node of the timer was removed."""
     if message.get("type") != "trap" and message["nid"] not in run.nodes:
         return []
@@ -63,7 +63,7 @@ def trigger(run: Run, message: Message) -> list[Message]:
     return [released]
 
 
-def _next_firing(run: Run, message: Message) -> None:
+def _next_firing(run: FlowRun, message: Message) -> None:
     """Remove a timer that is done, or set it again."""
     timer = run.timers.get(message.get("timer") or "")
     if timer is None:

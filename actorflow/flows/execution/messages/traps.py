@@ -15,7 +15,7 @@ from actorflow.flows.values.values import is_regex
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
-    from actorflow.flows.execution.run import Run
+    from actorflow.flows.execution.run import FlowRun
 
 
 _ELSEWHERE = frozenset(("domain", "subdomain"))
@@ -25,8 +25,8 @@ _CRITERIA = ("points", "tags", "names", "heaps", "heats")
 _REGEX = re.compile(r"/.*/[imxouesn]*", re.DOTALL)
 
 
-def set_trap(run: Run, message: Message) -> list[Message]:
-    """Set a trap. Raises FlowError when a criterion of it is no regular expression."""
+def set_trap(run: FlowRun, message: Message) -> list[Message]:
+    """Set a trap. Raises FlowError when a criterion of it is not a regular expression."""
     for key in _CRITERIA:
         for wanted in message["trap"].get(key) or ():
             _as_regex(wanted)
@@ -34,7 +34,7 @@ def set_trap(run: Run, message: Message) -> list[Message]:
     return []
 
 
-def _is_below(run: Run, nid: str, top: str) -> bool:
+def _is_below(run: FlowRun, nid: str, top: str) -> bool:
     """Return whether the live node ``nid`` is ``top`` or below it; ``top`` may be gone."""
     node = run.nodes.get(nid)
     while node is not None:
@@ -45,7 +45,7 @@ def _is_below(run: Run, nid: str, top: str) -> bool:
 
 
 def _as_regex(wanted: Any) -> Regex | None:
-    """Return what is wanted as an expression, if it is one or is written like one."""
+    """Return the criterion as a regular expression, if it is one or is written like one."""
     if is_regex(wanted):
         return to_regex(wanted)
     if type(wanted) is str and _REGEX.fullmatch(wanted):
@@ -81,7 +81,7 @@ def _fits_message(trap: dict[str, Any], message: Message) -> bool:
     )
 
 
-def _fits_node(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
+def _fits_node(run: FlowRun, trap: dict[str, Any], nid: str | None) -> bool:
     """Return whether the node of a message has the heap and heat that a trap wants."""
     if trap.get("heaps") is None and trap.get("heats") is None:
         return True
@@ -91,7 +91,7 @@ def _fits_node(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
     return _fits(trap.get("heaps"), [node.heap]) and _fits(trap.get("heats"), [node.heat0])
 
 
-def _is_in_range(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
+def _is_in_range(run: FlowRun, trap: dict[str, Any], nid: str | None) -> bool:
     """Return whether a message for ``nid`` is in the range of a trap.
 
     A message for a removed node, or for none, is only in range of the root.
@@ -103,7 +103,7 @@ def _is_in_range(run: Run, trap: dict[str, Any], nid: str | None) -> bool:
     return _is_below(run, nid, trap["bnid"])
 
 
-def _matches(run: Run, trap: dict[str, Any], message: Message) -> bool:
+def _matches(run: FlowRun, trap: dict[str, Any], message: Message) -> bool:
     nid = message.get("nid")
     sender = message.get("from") or nid
     return (
@@ -114,7 +114,7 @@ def _matches(run: Run, trap: dict[str, Any], message: Message) -> bool:
     )
 
 
-def matching(run: Run, message: Message) -> list[Message]:
+def matching(run: FlowRun, message: Message) -> list[Message]:
     """Return a trigger for each trap that matches; a trap is removed after its count."""
     if message["point"] == "trigger":
         return []
@@ -126,7 +126,7 @@ def matching(run: Run, message: Message) -> list[Message]:
     return out
 
 
-def drop_ended(run: Run) -> None:
+def drop_ended(run: FlowRun) -> None:
     """Drop the traps of nodes that have ended and are kept, because functions close over them."""
     nodes = run.nodes
     run.traps = [
@@ -134,7 +134,7 @@ def drop_ended(run: Run) -> None:
     ]
 
 
-def _spend(run: Run, trap: dict[str, Any]) -> None:
+def _spend(run: FlowRun, trap: dict[str, Any]) -> None:
     """Count one match of a trap; the last one removes it."""
     left = trap.get("left", trap.get("count"))
     if left is not None:
@@ -158,11 +158,11 @@ def trigger_from_elsewhere(
 
 
 def looks_elsewhere(trap: dict[str, Any]) -> bool:
-    """Return whether a trap watches the messages of other executions, too."""
+    """Return whether a trap also watches the messages of other executions."""
     return trap.get("range") in _ELSEWHERE
 
 
-def take_from_elsewhere(run: Run, message: Message) -> bool:
+def take_from_elsewhere(run: FlowRun, message: Message) -> bool:
     """Count a match from another execution; return whether the trap still exists."""
     wanted = message["trap_id"]
     trap = next((one for one in run.traps if one["id"] == wanted), None)

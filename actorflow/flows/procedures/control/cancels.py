@@ -9,7 +9,7 @@ from actorflow.flows.errors import FlowError, error_dict
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.execution.run import is_inside, topmost
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.rendering import as_text
+from actorflow.flows.values.text import as_text
 from actorflow.flows.values.values import truthy
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ _NOBODY = "9"
 
 
 @procedure("cancel", "kill")
-class Cancel(Procedure):
+class CancelProcedure(Procedure):
     """``cancel 'tag-or-nid'...``, ``cancel ref: 'tag'``, ``cancel nid: '0_1'``."""
 
     __slots__ = ()
     keeps_atts = True
 
     def receive_last(self) -> list[Message]:
-        """Cancel, and reply unless this node is cancelled, too."""
+        """Cancel, and reply unless this node is also cancelled."""
         targets = self._targets()
         out = [self.wrap("cancel", nid, flavour=self.node.heap) for nid in targets]
         return (
@@ -74,7 +74,7 @@ class Abort(Procedure):
 
 
 @procedure("fail", "error")
-class Fail(Procedure):
+class FailProcedure(Procedure):
     """Fail on purpose; it is the parent that fails."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""``concurrence``: branches that run at the same time."""
+"""``concurrence``: branches that run at once; ``part`` and ``flank``: detached branches."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError, error_dict
 from actorflow.flows.execution.node import suffix_of
-from actorflow.flows.execution.procedure import attribute_count, emit_waiting, reply_cancelled
-from actorflow.flows.procedures.control.gathering import Gathering
-from actorflow.flows.procedures.macros import make_def
+from actorflow.flows.execution.procedure import (
+    Procedure,
+    attribute_count,
+    emit_waiting,
+    reply_cancelled,
+)
+from actorflow.flows.procedures.control.branches import Branching
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.values import dup_function
+from actorflow.flows.procedures.simple import make_def
+from actorflow.flows.values.values import dup_function, truthy
 
 if TYPE_CHECKING:
     from actorflow.flows.execution.node import Message
@@ -32,7 +37,7 @@ def _as_function(children: list[Tree], line: int) -> Tree:
 
 
 @procedure("concurrence")
-class Concurrence(Gathering):
+class Concurrence(Branching):
     """Run all branches at once; reply with their merged payloads when enough have replied."""
 
     __slots__ = ()
@@ -96,7 +101,7 @@ class Concurrence(Gathering):
         return self.receive_merged(self.payload)
 
     def receive_when_closed(self) -> list[Message]:
-        """Wait for the branches as usual; what waits for the last one replaces the reply.
+        """Wait for the branches as usual; messages that wait for the last one replace the reply.
 
         A merge that fails does not keep the node from ending; the history shows why it did.
         """
@@ -146,3 +151,42 @@ class Concurrence(Gathering):
             for index in range(first, first + len(trees))
             for message in self.execute_child(index)
         ]
+
+
+@procedure("part", "flank")
+class DetachedBranch(Procedure):
+    """Reply at once, with the nid of this node, and continue.
+
+    A ``flank`` is cancelled with its parent, a ``part`` is not; ``c:`` (``can:``, ``cancellable:``)
+    overrides that. With ``r: false`` (or ``rep:``, ``reply:``) there is no reply.
+    """
+
+    __slots__ = ()
+    keeps_atts = True
+
+    def start(self) -> list[Message]:
+        """Begin with the attributes, if there are any."""
+        return super().start() if self.tree[1][0][0] == "_att" else self._step_aside(0)
+
+    def receive_last_att(self, index: int) -> list[Message]:
+        """Continue after the attributes."""
+        return self._step_aside(index + 1)
+
+    def _step_aside(self, first: int) -> list[Message]:
+        node = self.node
+        replies, ends = self.att("reply", "rep", "r"), self.att("cancellable", "can", "c")
+        node.own["can"] = node.heap == "flank" if ends is None else truthy(ends)
+        out: list[Message] = []
+        if replies is None or truthy(replies):
+            out = self.reply(ret=node.nid, flavour="flank" if node.own["can"] else "part")
+        node.detached = True
+        node.tree = self.tree
+        return out + self.execute_child(first)
+
+    def cancel_message(self) -> list[Message]:
+        """Take a cancel; one from the parent only has an effect on a ``flank``."""
+        came_from = self.message.get("from")
+        from_parent = came_from is not None and came_from == self.node.parent
+        if from_parent and not self.node.own.get("can"):
+            return []
+        return super().cancel_message()

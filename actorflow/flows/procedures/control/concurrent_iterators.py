@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import sub_of, suffix_of
-from actorflow.flows.procedures.control.gathering import Gathering
-from actorflow.flows.procedures.data.literals import Reader
-from actorflow.flows.procedures.macros import Macro, make_def
+from actorflow.flows.procedures.control.branches import Branching
+from actorflow.flows.procedures.data.literals import PathReader
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.procedures.simple import Macro, make_def
 from actorflow.flows.values.values import Value, type_name
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _is_path(tree: Tree) -> bool:
 
 
 @procedure("_reff")
-class SoftReader(Reader):
+class SoftReader(PathReader):
     """Read a path; if it leads nowhere, ret is null."""
 
     __slots__ = ()
@@ -40,7 +40,7 @@ class SoftReader(Reader):
             return self.reply()
 
 
-class ConcurrentIterator(Gathering):
+class ConcurrentIterator(Branching):
     """Take a function and a collection, in any order; paths name the arguments of the function.
 
     All applications are started at once. Without a function, ret is the collection.

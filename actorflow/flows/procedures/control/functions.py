@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
-from actorflow.flows.execution import garbage, names
+from actorflow.flows.execution import garbage_collection, names
 from actorflow.flows.execution.node import ROOT, child_id
 from actorflow.flows.execution.procedure import Procedure, attribute_count
-from actorflow.flows.execution.rewriting import replace_around
-from actorflow.flows.procedures.macros import Macro, make_def
+from actorflow.flows.execution.rewrites import replace_around
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.rendering import brief
+from actorflow.flows.procedures.simple import Macro, make_def
+from actorflow.flows.values.text import brief
 from actorflow.flows.values.values import Value, is_function, to_text
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Define(Procedure):
         number = run.next_fun()
         closure.closures = closure.closures or []
         closure.closures.append(number)
-        if len(closure.closures) > garbage.KEPT_FUNCTIONS:
+        if len(closure.closures) > garbage_collection.KEPT_FUNCTIONS:
             run.many_functions = True
         data: dict[str, Any] = {
             "nid": node.nid,
@@ -169,7 +169,7 @@ def _param_name(tree: Tree) -> str:
 
 
 @procedure("_apply")
-class Body(Procedure):
+class FunctionBody(Procedure):
     """The body of a function, with its arguments as variables."""
 
     __slots__ = ()
@@ -179,14 +179,14 @@ class Body(Procedure):
         node = self.node
         arguments = self.message.get("arguments") or []
         node.vars = {**(node.vars or {}), "arguments": arguments}
-        for mark in ("on_error", "handles"):  # what the handler of an error is told by
+        for mark in ("on_error", "handles"):  # marks of the handler of an error
             if self.message.get(mark) is True:
                 node.own[mark] = True
         if self.tree[1]:
             self._bind(list(arguments))
 
     def _bind(self, left: list[list[Any]]) -> None:
-        """Bind arguments by name, then by position; names that are no parameters are bound, too."""
+        """Bind arguments by name, then by position; other names are bound as well."""
         params = [(_param_name(one[1][0]), one[1]) for one in self.tree[1] if one[0] == "_att"]
         seen: set[str | None] = {None}
         for name, parts in params:
@@ -261,7 +261,7 @@ class Body(Procedure):
 
 
 @procedure("return")
-class Return(Procedure):
+class ReturnProcedure(Procedure):
     """Leave the function at once, with a value."""
 
     __slots__ = ()
@@ -286,7 +286,7 @@ class DoReturn(Macro):
     def rewritten(self) -> Tree:
         """Return a def around the first attribute, in a sequence.
 
-        Raises FlowError if there is none.
+        Raises FlowError if it is missing.
         """
         atts, line = self.split()[0], self.tree[2]
         if not atts:

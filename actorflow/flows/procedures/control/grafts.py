@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.node import child_id
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.rewriting import replace_around
-from actorflow.flows.language.checking import check_depth
+from actorflow.flows.execution.rewrites import replace_around
+from actorflow.flows.language.checks import check_depth
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.rendering import shown
+from actorflow.flows.values.text import shown
 from actorflow.flows.values.values import dup_function, to_text
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.control.functions import proc_to_function
-from actorflow.flows.procedures.data.sorting import sort_key
-from actorflow.flows.procedures.macros import Macro, make_def
+from actorflow.flows.procedures.data.sort import sort_key
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.procedures.simple import Macro, make_def
 from actorflow.flows.values.values import Value, is_function, is_reference, truthy, type_name
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Iterator(Procedure):
 
 
 def _pairs(element: Value) -> list[list[Value]]:
-    """Return what is added to an object, as pairs of key and value: an object, or one pair."""
+    """Return the additions to an object, as pairs of key and value: an object, or one pair."""
     if type(element) is dict:
         return [list(pair) for pair in element.items()]
     if type(element) is list and len(element) == _PAIR and type(element[0]) is str:
@@ -254,7 +254,7 @@ class Reduce(Iterator):
     params = ("r", "x")
 
     def prepare(self, others: list[Value]) -> None:
-        """Start with what is given, or the first element."""
+        """Start with the given value, or the first element."""
         own = self.node.own
         given = next(filter(truthy, others), None)
         if given is not None:

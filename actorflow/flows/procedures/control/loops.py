@@ -9,7 +9,7 @@ from actorflow.flows.execution.procedure import Procedure, attribute_count
 from actorflow.flows.execution.run import is_inside
 from actorflow.flows.procedures.control.sequences import Taggable
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.rendering import shown
+from actorflow.flows.values.text import shown
 from actorflow.flows.values.values import Value, truthy
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Cursor(_Steerable):
     def find_child(self, target: Value) -> int:
         """Return the position of the child that ``target`` names.
 
-        Raises FlowError if there is none.
+        Raises FlowError if it is missing.
         """
         children = self.tree[1]
         for means in _WAYS_TO_MEAN:
@@ -160,7 +160,7 @@ class Cursor(_Steerable):
 
 
 @procedure("loop")
-class Loop(Cursor):
+class LoopProcedure(Cursor):
     """A cursor that starts over after its last child."""
 
     __slots__ = ()
@@ -175,7 +175,7 @@ class Loop(Cursor):
 
 
 @procedure("until", "while")
-class Until(_Steerable):
+class UntilProcedure(_Steerable):
     """Test, body, test, body...; ret is that of the last body, or that on entry."""
 
     __slots__ = ()

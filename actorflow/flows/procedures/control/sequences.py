@@ -88,7 +88,7 @@ class Stall(Procedure):
 
 
 @procedure("_skip")
-class Skip(Procedure):
+class SkipProcedure(Procedure):
     """Reply after a number of messages to itself."""
 
     __slots__ = ()
@@ -98,7 +98,7 @@ class Skip(Procedure):
         return self._count_down() if "count" in self.node.own else super().receive()
 
     def receive_last(self) -> list[Message]:
-        """Take the number, which is 0 if there is none."""
+        """Take the number, which is 0 by default."""
         digits = re.match(r"\s*-?\d+", to_text(self.payload.get("ret")))
         try:
             self.node.own["count"] = stored_integer(digits[0]) if digits else 0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.rendering import as_text
 from actorflow.flows.values.sizes import Sizes, check_elements
+from actorflow.flows.values.text import as_text
 from actorflow.flows.values.values import (
     GREATEST_INTEGER,
     LEAST_INTEGER,

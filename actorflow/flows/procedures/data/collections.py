@@ -6,11 +6,11 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
-from actorflow.flows.procedures.data.sorting import order
+from actorflow.flows.procedures.data.sort import order
 from actorflow.flows.procedures.simple import Simple, simple
 from actorflow.flows.values.paths import get_key
-from actorflow.flows.values.rendering import as_text
 from actorflow.flows.values.sizes import check_elements
+from actorflow.flows.values.text import as_text
 from actorflow.flows.values.values import (
     MISSING,
     Value,

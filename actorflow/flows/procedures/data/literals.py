@@ -8,7 +8,7 @@ from actorflow.flows.errors import NotFound, UnknownProcedure
 from actorflow.flows.execution import names
 from actorflow.flows.execution.node import child_id, child_nid
 from actorflow.flows.execution.procedure import Procedure
-from actorflow.flows.execution.rewriting import replace_around
+from actorflow.flows.execution.rewrites import replace_around
 from actorflow.flows.procedures.registry import procedure
 from actorflow.flows.values.paths import parse_path
 from actorflow.flows.values.values import Value, dup_function, to_json, to_text
@@ -47,7 +47,7 @@ class Reference(Procedure):
 
 
 @procedure("_val")
-class Word(Procedure):
+class WordProcedure(Procedure):
     """A word that refers to a value: ret is that value, after attributes and children."""
 
     __slots__ = ()
@@ -154,7 +154,7 @@ class Interpolated(_Parts):
 
 
 @procedure("_rxs")
-class Regex(_Parts):
+class RegexProcedure(_Parts):
     """A regular expression; ret is ``["_rxs", "/source/options", line]``."""
 
     __slots__ = ()
@@ -217,7 +217,7 @@ class _Path(Procedure):
 
 
 @procedure("_ref")
-class Reader(_Path):
+class PathReader(_Path):
     """A path that is read: ret is its value."""
 
     __slots__ = ()

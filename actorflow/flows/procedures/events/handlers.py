@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.attributes import store_handler
-from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
+from actorflow.flows.procedures.simple import Macro, make_def
 from actorflow.flows.values.regexes import to_regex
-from actorflow.flows.values.rendering import shown
+from actorflow.flows.values.text import shown
 from actorflow.flows.values.values import Value, is_function, is_regex, truthy
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure
 from actorflow.flows.procedures.events.signals import Watcher
-from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.procedures.simple import Simple, simple
-from actorflow.flows.values.rendering import shown
+from actorflow.flows.procedures.simple import Macro, Simple, make_def, simple
+from actorflow.flows.values.text import shown
 from actorflow.flows.values.values import Value, is_function, truthy
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Sleep(Procedure):
 
 
 @procedure("schedule")
-class Schedule(Watcher):
+class ScheduleProcedure(Watcher):
     """Run a function later: ``in:``, ``at:``, ``cron:`` or ``every:``."""
 
     __slots__ = ()

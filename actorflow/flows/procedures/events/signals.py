@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.flows.errors import FlowError
 from actorflow.flows.execution.procedure import Procedure, emit_waiting
-from actorflow.flows.procedures.macros import Macro, make_def
 from actorflow.flows.procedures.registry import procedure
-from actorflow.flows.values.rendering import as_text
+from actorflow.flows.procedures.simple import Macro, make_def
+from actorflow.flows.values.text import as_text
 from actorflow.flows.values.values import (
     Value,
     is_function,
@@ -164,7 +164,7 @@ class DoTrap(Macro):
 
 
 @procedure("signal")
-class Signal(Procedure):
+class SignalProcedure(Procedure):
     """Emit a signal, to this execution or another; signals are not stored."""
 
     __slots__ = ()

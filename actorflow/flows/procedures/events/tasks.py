@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @procedure("task")
-class Task(Procedure):
+class TaskProcedure(Procedure):
     """``task 'who' 'what' ...``: wait until the tasker returns it."""
 
     __slots__ = ()

@@ -24,7 +24,7 @@ class _Aside(Procedure):
 
 
 @procedure("trace")
-class Trace(_Aside):
+class TraceProcedure(_Aside):
     """Store each argument, and the result of each child, as a text with the execution."""
 
     __slots__ = ()

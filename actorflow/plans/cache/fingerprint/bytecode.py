@@ -1,4 +1,4 @@
-"""What the instructions of a function say: the names it uses, and a form to compare it by."""
+"""The instructions of a function: the names it uses, and a form to compare it by."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 # What only serves tracing, or the interpreter.
 _SILENT = {"NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL", "COPY_FREE_VARS", "MAKE_CELL"}
+_REVEALING = {"locals", "vars", "dir", "eval", "exec"}
 _LOCALS = set(dis.haslocal) | set(dis.hasfree)
 
 
@@ -27,7 +28,9 @@ class Import:
     module: str
     level: int
     names: tuple[str, ...]
-    """What is imported from it; empty for `import module`."""
+    """The names imported from it; empty for `import module`."""
+    variables: tuple[str, ...]
+    """The variables that hold them: one for each name, or one for the module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,10 @@ class Uses:
     imports: tuple[Import, ...]
     attributes: frozenset[str]
     """Every name that is looked up on anything."""
+    lines: dict[str, int]
+    """The first line on which each global name or attribute is used."""
+    loose: frozenset[str]
+    """Variables that are handed on or looked into by other means than `variable.name`."""
 
 
 def uses(code: types.CodeType) -> Uses:
@@ -46,22 +53,68 @@ def uses(code: types.CodeType) -> Uses:
     chains: set[tuple[str, ...]] = set()
     imports: set[Import] = set()
     attributes: set[str] = set()
-    for each in _with_nested(code):
-        found = list(dis.get_instructions(each))
+    lines: dict[str, int] = {}
+    everything = [list(dis.get_instructions(each)) for each in _with_nested(code)]
+    for found in everything:
         for at, instruction in enumerate(found):
             if instruction.opname in _LOADS:
                 chains.add((instruction.argval, *_attributes_after(found, at)))
+                lines.setdefault(instruction.argval, _line_of(instruction))
             elif instruction.opname in _ATTRIBUTES:
                 attributes.add(instruction.argval)
+                lines.setdefault(instruction.argval, _line_of(instruction))
             elif instruction.opname == "IMPORT_NAME":
                 # Two constants are pushed before it: the level, and the names or None.
                 level, names = (found[at - 2].argval, found[at - 1].argval)
-                imports.add(Import(instruction.argval, level, tuple(names or ())))
+                names = tuple(names or ())
+                variables = tuple(_variables(found[at + 1 :], len(names) or 1))
+                imports.add(Import(instruction.argval, level, names, variables))
     return Uses(
         tuple(sorted(chains)),
         tuple(sorted(imports, key=lambda each: (each.module, each.level, each.names))),
         frozenset(attributes),
+        lines,
+        frozenset(name for found in everything for name in _loose(found)),
     )
+
+
+def _line_of(instruction: dis.Instruction) -> int:
+    positions = instruction.positions
+    return (positions.lineno if positions else None) or 0
+
+
+def _variables(after: list[dis.Instruction], count: int) -> Iterator[str]:
+    """Yield the variables that the instructions after an import store its names in."""
+    for instruction in after:
+        if not count or instruction.opname == "IMPORT_NAME":
+            return
+        if instruction.opname.startswith("STORE_"):
+            yield _names(instruction.argval)[0]
+            count -= 1
+
+
+def _loose(found: list[dis.Instruction]) -> Iterator[str]:
+    """Yield the variables that are used otherwise than to look up a plain attribute.
+
+    Where a function can see its own variables, these are all it has.
+    """
+    for at, instruction in enumerate(found):
+        if not instruction.opname.startswith("LOAD_") or instruction.opname in _ATTRIBUTES:
+            continue
+        if instruction.opname in _LOADS and instruction.argval in _REVEALING:
+            for each in found:
+                if each.opname.startswith("STORE_"):
+                    yield from map(str, _names(each.argval))
+        elif not _is_attribute(found, at):
+            yield from map(str, _names(instruction.argval))
+
+
+def _is_attribute(found: list[dis.Instruction], at: int) -> bool:
+    """Return whether a plain attribute is looked up on what an instruction has loaded."""
+    if at + 1 == len(found) or found[at + 1].opname not in _ATTRIBUTES:
+        return False
+    name: str = found[at + 1].argval
+    return not (name.startswith("__") and name.endswith("__"))
 
 
 def _attributes_after(found: list[dis.Instruction], at: int) -> Iterator[str]:
@@ -85,7 +138,7 @@ def instructions(code: types.CodeType) -> tuple[Any, ...]:
     version of Python to the next.
     """
     found: list[dis.Instruction] = []
-    ordinals: dict[int, int] = {}  # by offset; a jump to something silent goes to what comes next
+    ordinals: dict[int, int] = {}  # by offset; a jump to a silent one goes to the next one
     for each in dis.get_instructions(code):
         ordinals[each.offset] = len(found)
         if each.opname not in _SILENT:

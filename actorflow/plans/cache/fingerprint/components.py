@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Component", "Components", "Part", "digest_of", "key_of"]
+__all__ = ["Component", "ComponentKind", "Components", "digest_of", "key_of"]
 
 _SIZE = 20  # bytes: 160 bits
 
 
-class Part(StrEnum):
+class ComponentKind(StrEnum):
     """What kind of part a component is; in the order in which changes are reported."""
 
     CODE = "code"
@@ -36,13 +36,13 @@ class Component(NamedTuple):
     `name` for the job's own function and `name of module:qualname` for a helper.
     """
 
-    part: Part
+    part: ComponentKind
     name: str
 
     def __str__(self) -> str:
-        if self.part is Part.CODE:
+        if self.part is ComponentKind.CODE:
             return "code"
-        if self.part is Part.PYTHON:
+        if self.part is ComponentKind.PYTHON:
             return "the version of Python"
         first, _, owner = self.name.partition(" of ")
         shown = f"{self.part} `{_short(first)}`"

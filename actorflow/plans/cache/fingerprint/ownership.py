@@ -11,7 +11,6 @@ from pathlib import Path
 
 __all__ = ["is_own", "module_name", "own_import"]
 
-_OURS = {"actorflow", "behaviours"}
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -21,7 +20,7 @@ def is_own(module: str) -> bool:
     It is not if it belongs to Python, to an installed package, or to actorflow. A package that
     is installed in place (`pip install -e`) is the user's own.
     """
-    if module.partition(".")[0] in _OURS:
+    if module.partition(".")[0] == "actorflow":
         return False
     if module == "__main__":
         return True
@@ -80,7 +79,7 @@ def own_import(module: str, level: int, package: str) -> str | None:
     except ImportError:
         return None
     top = name.partition(".")[0]
-    if top in _OURS or top in sys.stdlib_module_names:
+    if top == "actorflow" or top in sys.stdlib_module_names:
         return None
     if name in sys.modules:
         return name if is_own(name) else None

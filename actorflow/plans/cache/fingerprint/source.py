@@ -1,4 +1,4 @@
-"""From a code object back to its syntax tree, if the source is still what was compiled."""
+"""From a code object back to its syntax tree, if the source has not changed since."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["find_node"]
 
 
-class _Source(NamedTuple):
+class _CompiledFile(NamedTuple):
     """A file, compiled: its code objects, and its functions by name and first line."""
 
     codes: frozenset[types.CodeType]
@@ -25,7 +25,7 @@ class _Source(NamedTuple):
 def find_node(code: types.CodeType) -> FunctionNode | None:
     """Return the syntax tree of a function.
 
-    Return `None` where there is none to trust: no source, or a file that was edited after it
+    Return `None` if no tree can be trusted: no source, or a file that was edited after it
     was imported. The file is compiled again and must hold this very code.
     """
     source = _source(code.co_filename)
@@ -37,10 +37,10 @@ def find_node(code: types.CodeType) -> FunctionNode | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-_KNOWN: dict[str, tuple[list[str], _Source | None]] = {}
+_KNOWN: dict[str, tuple[list[str], _CompiledFile | None]] = {}
 
 
-def _source(filename: str) -> _Source | None:
+def _source(filename: str) -> _CompiledFile | None:
     linecache.checkcache(filename)
     lines = linecache.getlines(filename)
     known = _KNOWN.get(filename)
@@ -49,7 +49,7 @@ def _source(filename: str) -> _Source | None:
     return known[1]
 
 
-def _compiled(text: str, filename: str) -> _Source | None:
+def _compiled(text: str, filename: str) -> _CompiledFile | None:
     try:
         tree = ast.parse(text, filename)
         code = compile(text, filename, "exec", dont_inherit=True)
@@ -62,7 +62,7 @@ def _compiled(text: str, filename: str) -> _Source | None:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
             nodes.setdefault((node.name, first), []).append(node)
-    return _Source(frozenset(_all_codes(code)), nodes)
+    return _CompiledFile(frozenset(_all_codes(code)), nodes)
 
 
 def _all_codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -89,7 +89,7 @@ def _innermost(nodes: list[FunctionNode], code: types.CodeType) -> list[Function
         and _start(each.body) <= first
         and last <= _end(each.body)
     ]
-    # Those that hold the place hold each other: the innermost starts last.
+    # All lambdas around the place are nested: the innermost starts last.
     return sorted(around, key=lambda each: (each.lineno, each.col_offset))[-1:]
 
 

@@ -73,18 +73,18 @@ class _Writer:
         self.text(type(node).__name__)
         if not isinstance(node, ast.Lambda):
             self.value(node.decorator_list)
-            self.value(node.returns)
+            self.value(_unquoted(node.returns))
             self.value(getattr(node, "type_params", []))
         self.parameters(node.args)
         self.body(node)
 
     def nested_function(self, node: FunctionNode) -> None:
-        """Write a function inside: what stands in its head belongs to the scope around it."""
+        """Write a function inside: its head belongs to the scope around it."""
         self.text(type(node).__name__)
         if not isinstance(node, ast.Lambda):
             self.text(node.name)
             self.value(node.decorator_list)
-            self.value(node.returns)
+            self.value(_unquoted(node.returns))
             self.value(getattr(node, "type_params", []))
         self.value(node.args.defaults)
         self.value(node.args.kw_defaults)
@@ -173,10 +173,22 @@ class _Writer:
                 self.text(f"{type(value).__name__} {value!r}")
             elif isinstance(value, str) and _is_name(node, field):
                 self.text(self.name(value))
+            elif field == "annotation" and isinstance(node, ast.arg):
+                self.value(_unquoted(value))
             elif isinstance(node, ast.Nonlocal):
                 self.text(" ".join(sorted(map(self.name, node.names))))
             else:
                 self.value(value)
+
+
+def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    """Return an annotation that may be written as a text, `'int'`, as if it were not."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            return ast.parse(annotation.value.strip(), mode="eval").body
+        except SyntaxError:
+            return annotation
+    return annotation
 
 
 def _is_idle(node: object) -> bool:
@@ -231,7 +243,7 @@ def _bound(inside: Sequence[ast.AST]) -> set[str]:
 
 
 def _inside(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield all nodes of one scope: of what opens another one only what is evaluated outside."""
+    """Yield all nodes of one scope: of a nested scope only the parts evaluated outside."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()

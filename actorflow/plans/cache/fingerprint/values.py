@@ -14,29 +14,29 @@ import struct
 import threading
 import types
 import typing
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from typing import TYPE_CHECKING, Any
 
+from actorflow.plans.arguments import InputFile
 from actorflow.plans.cache.fingerprint.bytecode import instructions
 from actorflow.plans.cache.fingerprint.ownership import is_own
-from actorflow.plans.lookup import Input
+from actorflow.plans.cache_protocol import Input
 from actorflow.runtime.errors import ActorflowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-__all__ = ["Unstable", "Values", "plain_digest"]
+__all__ = ["Unstable", "Values", "plain_digest", "sharing"]
 
 _SIZE = 20
 _PROTOCOL = 5
 _LONGEST = 5  # items of what `__reduce_ex__` returns that say how to rebuild a value
-# What is not data: two of them differ in nothing that a job could compute with.
+# Not data: a job computes the same with any two of them.
 _BLANK = (
     type(threading.Lock()),
     type(threading.RLock()),
     threading.local,
-    contextvars.ContextVar,
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
 )
@@ -66,6 +66,7 @@ class Values:
             frozenset: self._set,
             Input: self._input,
             pickle.PickleBuffer: self._buffer,
+            InputFile: self._file,
             types.CodeType: self._code,
         }
 
@@ -113,6 +114,8 @@ class Values:
             return container(value)
         if isinstance(value, _BLANK):
             return _hash("blank", _name(cls))
+        if isinstance(value, contextvars.ContextVar):
+            return self._all("context", [value.name, *_current(value)])
         parts = _parts(value)
         if parts is not None:
             return self._all(cls.__name__, parts)
@@ -138,6 +141,15 @@ class Values:
     def _buffer(self, value: pickle.PickleBuffer) -> bytes:
         with value.raw() as view:
             return _hash("buffer", view)
+
+    def _file(self, value: InputFile) -> bytes:
+        try:
+            with value.open("rb") as file:
+                content = file_digest(file, lambda: blake2b(digest_size=_SIZE))
+        except OSError as error:
+            why = f"{value} cannot be read ({error.strerror}), and is made by no job before it"
+            raise Unstable(why) from error
+        return _hash("file", str(value).encode("utf-8", "surrogateescape"), content.digest())
 
     def _code(self, value: types.CodeType) -> bytes:
         return self._digest(instructions(value))
@@ -171,7 +183,7 @@ class Values:
     def _lenient(self, value: Any) -> Any:
         """Return the digest of an attribute of an object of a library.
 
-        What the library keeps there for itself, and cannot be pickled, is no data of the user.
+        What the library keeps there for itself, and cannot be pickled, is not user data.
         """
         path = len(self._path)
         try:
@@ -181,8 +193,36 @@ class Values:
             return _name(type(value))
 
 
+_NESTING = {list, tuple, dict}
+_SHAREABLE = {*_NESTING, set, bytearray}
+
+
+def sharing(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    """Return a digest of which lists, dictionaries and sets occur more than once in arguments.
+
+    A job that changes one of them sees the change in the other places. `None` if nothing is shared.
+    """
+    order: dict[int, int] = {}
+    repeats: list[tuple[int, int]] = []
+    count = 0
+    waiting: list[Any] = [kwargs, args]
+    while waiting:
+        value = waiting.pop()
+        cls = type(value)
+        count += 1
+        if cls is not tuple:
+            first = order.setdefault(id(value), count)
+            if first != count:
+                repeats.append((count, first))
+                continue
+        if cls in _NESTING:
+            parts = value.values() if cls is dict else value
+            waiting += [each for each in parts if type(each) in _SHAREABLE][::-1]
+    return _hash("sharing", repr(repeats).encode()).hex() if repeats else None
+
+
 def plain_digest(value: Any) -> str | None:
-    """Return the digest of a number or text; `None` for what has parts. Fast."""
+    """Return the digest of a number or text; `None` for other types. Fast."""
     plain = _PLAIN.get(type(value))
     return None if plain is None else _hash(type(value).__name__, plain(value)).hex()
 
@@ -196,19 +236,29 @@ def _hash(tag: str, *parts: bytes | memoryview) -> bytes:
     return made.digest()
 
 
-def _parts(value: Any) -> list[Any] | None:
-    """Return what a value is made of that cannot say so itself; None for everything else."""
+def _parts(value: Any) -> list[Any] | None:  # noqa: PLR0911 - a case for each type
+    """Return the parts of a value of Python whose pickle does not show them; None for others."""
     if isinstance(value, staticmethod | classmethod):
         return [value.__func__]
     if isinstance(value, property):
         return [value.fget, value.fset, value.fdel]
-    if isinstance(value, functools.partial):
+    if isinstance(value, functools.singledispatchmethod):
+        return [value.func, dict(value.dispatcher.registry)]
+    if isinstance(value, functools.partial | functools.partialmethod):
         return [value.func, value.args, value.keywords]
     if isinstance(value, struct.Struct):
         return [value.format]
     if isinstance(value, typing.ForwardRef):
         return [value.__forward_arg__]  # the rest of it changes when it is looked up
     return None
+
+
+def _current(variable: contextvars.ContextVar[Any]) -> list[Any]:
+    """Return the value of a variable here, or its default; nothing if it has neither."""
+    try:
+        return [variable.get()]
+    except LookupError:
+        return []
 
 
 def _name(cls: type) -> bytes:

@@ -13,7 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.cache.fingerprint.bytecode import Import, Uses, instructions, uses
-from actorflow.plans.cache.fingerprint.components import Component, Part, digest_of
+from actorflow.plans.cache.fingerprint.components import Component, ComponentKind, digest_of
+from actorflow.plans.cache.fingerprint.indirect import indirect, is_indirect
 from actorflow.plans.cache.fingerprint.ownership import is_own, module_name, own_import
 from actorflow.plans.cache.fingerprint.source import find_node
 from actorflow.plans.cache.fingerprint.syntax import FunctionNode, normal_form
@@ -48,11 +49,11 @@ class Walk:
     def __init__(self) -> None:
         self.components: dict[Component, str] = {}
         self.unstable: dict[Component, str] = {}
-        """What has no stable digest, with the reason."""
+        """Components without a stable digest, with the reasons."""
         self.values = Values(self.refer)
         self._labels: dict[int, tuple[str, Any]] = {}
         self._taken: dict[str, int] = {}
-        # What was referred to and not yet visited: a queue, since helpers call helpers of helpers.
+        # Visits that are still to be made: a queue, since helpers call helpers of helpers.
         self._waiting: deque[Callable[[], None]] = deque()
         self._kinds: list[tuple[Any, Callable[[Any], str]]] = [
             (types.FunctionType, self._refer_function),
@@ -67,7 +68,7 @@ class Walk:
         if isinstance(function, types.FunctionType) and _is_own_function(function):
             self._function(function, self._label(function, _label_of(function)), root=True)
         else:
-            self._value(Component(Part.CODE, ""), function)
+            self._value(Component(ComponentKind.CODE, ""), function)
         self._visit()
 
     def value(self, component: Component, value: Any) -> None:
@@ -75,12 +76,17 @@ class Walk:
         self._value(component, value)
         self._visit()
 
+    def refer_to(self, thing: Any) -> None:
+        """Add the components of a function, class or module."""
+        self._reference(thing)
+        self._visit()
+
     def _visit(self) -> None:
         while self._waiting:
             self._waiting.popleft()()
 
     def _value(self, component: Component, value: Any) -> None:
-        """Add a value as a component, or to what is unstable."""
+        """Add a value as a component, stable or unstable."""
         if component in self.components or component in self.unstable:
             return
         try:
@@ -91,9 +97,12 @@ class Walk:
     # --- references: functions, classes, modules ------------------------------
 
     def refer(self, thing: Any) -> str | None:
-        """Return what stands for a function, class or module, and visit it later; else None."""
+        """Return a label for a function, class or module, and visit it later; else None."""
         if id(thing) in self._labels:
             return self._labels[id(thing)][0]
+        if is_indirect(thing):
+            name = getattr(thing, "__name__", "sys.modules")
+            raise Unstable(f"`{name}` looks up code by names made at run time")
         if thing is os.environ:
             return "os.environ"  # what a job reads by itself does not count
         for kind, label in self._kinds:
@@ -127,7 +136,7 @@ class Walk:
         label = self._label(function, _label_of(function))
         if _is_own_function(function):
             self._waiting.append(lambda: self._function(function, label, root=False))
-        elif "__wrapped__" in vars(function):
+        elif "__wrapped__" in vars(function) or function.__closure__:
             self._waiting.append(lambda: self._wrapper(function, label))
         return label
 
@@ -148,29 +157,31 @@ class Walk:
     # --- visits ---------------------------------------------------------------
 
     def _wrapper(self, function: types.FunctionType, label: str) -> None:
-        """Look into a wrapper that an installed package has put around a function of the user."""
-        self._value(Component(Part.HELPER, label), vars(function)["__wrapped__"])
+        """Look into a function of an installed package that holds functions of the user."""
+        if "__wrapped__" in vars(function):
+            self._value(Component(ComponentKind.HELPER, label), vars(function)["__wrapped__"])
         for name, content in _cells(function):
             try:
                 digest = self.values.digest(content)
             except Unstable:
                 continue  # the package's own bookkeeping, such as a table of weak references
-            self.components[Component(Part.CLOSURE, f"{name} of {label}")] = digest
+            self.components[Component(ComponentKind.CLOSURE, f"{name} of {label}")] = digest
 
     def _class(self, cls: type, label: str) -> None:
         members = {name: each for name, each in vars(cls).items() if _is_told(name)}
         names = sorted(members)
         parts = [type(cls), cls.__bases__, names, [members[name] for name in names]]
-        self._value(Component(Part.CLASS, label), parts)
+        self._value(Component(ComponentKind.CLASS, label), parts)
 
     def _module(self, module: types.ModuleType, name: str) -> None:
         """Visit a whole module: it is handed around, so anything in it may be used."""
         bindings = [
             self._resolve(module.__dict__, (each,), ())
-            for each in sorted(vars(module))
-            if not each.startswith("__") and not isinstance(vars(module)[each], types.ModuleType)
+            for each, found in sorted(vars(module).items())
+            if (not each.startswith("__") or each == "__getattr__")
+            and (not isinstance(found, types.ModuleType) or _is_inside(found, module))
         ]
-        self.components[Component(Part.MODULE, name)] = digest_of(repr(bindings).encode())
+        self.components[Component(ComponentKind.MODULE, name)] = digest_of(repr(bindings).encode())
 
     def _function(self, function: types.FunctionType, label: str, *, root: bool) -> None:
         code = function.__code__
@@ -178,21 +189,25 @@ class Walk:
         form = normal_form(node) if node else self.values.digest(instructions(code))
         owner = "" if root else f" of {label}"
         for name, default in _defaults(function):
-            self._value(Component(Part.DEFAULT, f"{name}{owner}"), default)
+            self._value(Component(ComponentKind.DEFAULT, f"{name}{owner}"), default)
+        part = Component(ComponentKind.CODE, "") if root else Component(ComponentKind.HELPER, label)
         names = uses(code)
+        hidden = indirect(function.__globals__, code, names)
+        if hidden is not None:
+            self.unstable[part] = hidden
+            return
         bindings = [self._resolve(function.__globals__, each, ()) for each in names.globals]
         bindings += [self._resolve(function.__globals__, each, ()) for each in _decorators(node)]
         bindings += self._imported(function.__globals__, names)
         for name, content in _cells(function):
             reference = self._reference(content)
             if reference is None:
-                self._value(Component(Part.CLOSURE, f"{name}{owner}"), content)
+                self._value(Component(ComponentKind.CLOSURE, f"{name}{owner}"), content)
             else:
                 bindings.append(f"{name} is {reference}")
         for name, attribute in sorted(vars(function).items()):
             if not name.startswith("__"):
-                self._value(Component(Part.GLOBAL, f"{label}.{name}"), attribute)
-        part = Component(Part.CODE, "") if root else Component(Part.HELPER, label)
+                self._value(Component(ComponentKind.GLOBAL, f"{label}.{name}"), attribute)
         self.components[part] = digest_of(f"{form} {sorted(bindings)}".encode())
 
     def _reference(self, thing: Any) -> str | None:
@@ -213,7 +228,7 @@ class Walk:
         name, *rest = chain
         shown = ".".join((*above, name))
         if name not in names:
-            return f"{shown} is {'built in' if hasattr(builtins, name) else 'missing'}"
+            return f"{shown} is {self._absent(names, name, is_global=not above)}"
         found = names[name]
         if isinstance(found, types.ModuleType) and rest and is_own(found.__name__):
             return self._resolve(found.__dict__, tuple(rest), (*above, name))
@@ -221,8 +236,22 @@ class Walk:
         if reference is not None:
             return f"{shown} is {reference}"
         home = module_name(str(names.get("__name__", "")))
-        self._value(Component(Part.GLOBAL, f"{home}:{name}"), found)
+        self._value(Component(ComponentKind.GLOBAL, f"{home}:{name}"), found)
         return f"{shown} is data of {home}"
+
+    def _absent(self, names: dict[str, Any], name: str, *, is_global: bool) -> str:
+        """Return how a name is looked up that a module does not define."""
+        if is_global:
+            return "built in" if hasattr(builtins, name) else "missing"
+        if "__getattr__" in names:
+            return f"looked up by {self._reference(names['__getattr__'])}"
+        module = sys.modules.get(str(names.get("__name__")))
+        if name == "__dict__" and module is not None:
+            return f"the names of {self._refer_known(module)}"
+        return "missing"
+
+    def _refer_known(self, thing: Any) -> str:
+        return str(self.refer(thing))
 
     # --- imports inside functions ---------------------------------------------
 
@@ -241,13 +270,23 @@ class Walk:
         if not each.names:
             top = sys.modules[full.partition(".")[0]]
             for start in dict.fromkeys((top, module)):
-                yield from self._looked_up(start, used.attributes, set())
+                yield from self._import_module(start, used, *each.variables)
+        variables = dict(zip(each.names, each.variables, strict=False))
         for name in sorted(vars(module)) if "*" in each.names else each.names:
             found = vars(module).get(name) if name in vars(module) else _module(f"{full}.{name}")
             if isinstance(found, types.ModuleType):
-                yield from self._looked_up(found, used.attributes, set())
+                yield from self._import_module(found, used, variables.get(name, name))
             elif not name.startswith("__"):
                 yield self._resolve(vars(module), (name,), (full,))
+
+    def _import_module(
+        self, module: types.ModuleType, used: Uses, *variables: str
+    ) -> Iterator[str]:
+        """Yield what a function may use of a module that it imports into a variable."""
+        if used.loose.issuperset(variables):
+            yield self._refer_known(module)
+        else:
+            yield from self._looked_up(module, used.attributes, set())
 
     def _looked_up(
         self, module: types.ModuleType, attributes: frozenset[str], seen: set[str]
@@ -264,6 +303,10 @@ class Walk:
                 yield self._resolve(vars(module), (name,), (module.__name__,))
 
 
+def _is_inside(module: types.ModuleType, package: types.ModuleType) -> bool:
+    return module.__name__.startswith(f"{package.__name__}.")
+
+
 def _module(name: str) -> types.ModuleType | None:
     try:
         return importlib.import_module(name)
@@ -274,7 +317,7 @@ def _module(name: str) -> types.ModuleType | None:
 def _is_public(method: Any) -> bool:
     """Return whether a library offers a bound method as a function: `random.choice`.
 
-    It belongs to an object that the library keeps for itself, whose state is none of ours.
+    It belongs to an object of the library, whose state does not count.
     """
     home = type(method.__self__).__module__
     return not is_own(home) and getattr(sys.modules.get(home), method.__name__, None) == method
@@ -294,7 +337,7 @@ def _is_own_function(function: types.FunctionType) -> bool:
 
 def _label_of(function: types.FunctionType) -> str:
     home = str(function.__globals__.get("__name__") or function.__module__)
-    # functools.wraps copies `__qualname__`, too.
+    # functools.wraps copies `__qualname__` as well.
     wraps = "__wrapped__" in vars(function)
     name = function.__code__.co_qualname if wraps else function.__qualname__
     return f"{module_name(home)}:{name}"

@@ -1,1 +1,1 @@
-"""What a worker runs: the user's job, what it may return, and what becomes of its failures."""
+"""What a worker runs: the user's job, what it may return, and what happens to its failures."""

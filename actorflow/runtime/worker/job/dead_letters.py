@@ -62,7 +62,7 @@ class DeadLetters:
         Each is pushed once, even if several threads retry. What fails again comes back here.
 
         Raises:
-            WorkerStopped: the worker has ended; the letters are kept.
+            WorkerStopped: the worker has ended; dead letters are kept.
 
         """
         count = 0

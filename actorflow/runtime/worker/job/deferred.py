@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.lanes.shelter import SHELTER, in_main_thread
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE, in_main_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +30,9 @@ class Deferred:
         self.result: Any = None
 
     def resolve(self, error: BaseException | None = None, result: Any = None) -> None:
-        """Say that the batch is done, or why it failed. Thread-safe; the first call counts."""
+        """Complete the batch, or fail it with `error`. Thread-safe; the first call counts."""
         if in_main_thread():
-            SHELTER.run(self._resolve, error, result)
+            UNINTERRUPTIBLE.run(self._resolve, error, result)
         else:
             self._resolve(error, result)
 

@@ -1,4 +1,4 @@
-"""Jobs: what may be one, and what calling it means."""
+"""Jobs: the accepted types, and how each is called."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from functools import lru_cache, partial
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.worker.job.executor import Executor
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Kind", "kind_of"]
+__all__ = ["JobKind", "kind_of"]
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """What a job is."""
 
     asynchronous: bool
@@ -36,14 +36,14 @@ class Kind(NamedTuple):
         return self.executor is not None and self.executor.on_stop is not Executor.on_stop
 
 
-_PLAIN = Kind(asynchronous=False)
-_COROUTINE = Kind(asynchronous=True)
+_PLAIN = JobKind(asynchronous=False)
+_COROUTINE = JobKind(asynchronous=True)
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _RIGHT = "a job is called as job(batch, state) and returns the new state"
 _HOOKS = ("on_start", "handle", "handle_message", "on_idle", "on_stop")
 
 
-def kind_of(job: Any) -> Kind:
+def kind_of(job: Any) -> JobKind:
     """Find out what a job is.
 
     Raises:
@@ -70,7 +70,7 @@ def kind_of(job: Any) -> Kind:
 
 
 @lru_cache(maxsize=256)
-def _kind_of_class(owner: type[Executor]) -> Kind:
+def _kind_of_class(owner: type[Executor]) -> JobKind:
     name = owner.__name__
     if owner.handle is Executor.handle:
         msg = f"{name} must define handle(self, batch)"
@@ -83,7 +83,7 @@ def _kind_of_class(owner: type[Executor]) -> Kind:
         msg = f"{name}.handle{signature}: {error}; write def handle(self, batch): ..."
         raise BadJob(msg) from None
     asynchronous = any(inspect.iscoroutinefunction(getattr(owner, hook)) for hook in _HOOKS)
-    return Kind(asynchronous, owner)
+    return JobKind(asynchronous, owner)
 
 
 def _is_plain(code: CodeType) -> bool:

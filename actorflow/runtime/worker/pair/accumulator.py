@@ -1,8 +1,8 @@
 """The accumulator: the half of a pair that takes every message, whatever the executor does.
 
-It is the shell around two pure parts: `Accumulation` holds the messages, `machine` decides in
-which state the pair is. The shell holds the lock, the lane and the clock, and decides nothing.
-How a pair begins, crashes and ends is in `Life`, what the executor does in `runner`.
+It is the shell around two pure parts: `Accumulation` holds the messages, the table in `states`
+decides in which state the pair is. The shell holds the lock, the lane and the clock, and decides
+nothing. How a pair begins, crashes and ends is in `lifecycle`, what the executor does in `runner`.
 
 A push appends to the plain list `raw` and looks at the token in `idle`. Where there is one it
 calls `wake`, which hands the token to the lane in one C call; everybody else has nothing more to
@@ -11,7 +11,7 @@ changes under the lock alone.
 
 Interrupts. KeyboardInterrupt can strike the main thread between any two bytecodes. So the main
 thread changes shared state only by single C calls (append to a list, hand a token over); all that
-takes more, and all that calls user code, runs in a lane's thread or in the shelter.
+takes more, and all that calls user code, runs in a lane's thread or in a helper thread.
 
 The commonest transitions are inlined in `begin` and `done`;
 tests/runtime/worker/pair/test_inlined.py proves them equal to the table.
@@ -22,80 +22,90 @@ from __future__ import annotations
 from _thread import RLock
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.actor.current import CURRENT
+from actorflow.behaviours.behaviour import MessageOutcome, Reason
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import WouldDeadlock
-from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.registry import ROSTER
-from actorflow.runtime.worker.metrics import Backlog, Timing
+from actorflow.runtime.lanes.headroom import require_headroom
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
+from actorflow.runtime.log import log
+from actorflow.runtime.registry import ACTORS, CURRENT
+from actorflow.runtime.worker.job.batch import Batch
+from actorflow.runtime.worker.job.preemption import watch
 from actorflow.runtime.worker.pair import runner
-from actorflow.runtime.worker.pair.accumulation import LONG, NEVER, QUEUE, Accumulation, fold_at
-from actorflow.runtime.worker.pair.batch import Batch
-from actorflow.runtime.worker.pair.idleness import Idleness
-from actorflow.runtime.worker.pair.intake import Intake, refuse_late, take_back
-from actorflow.runtime.worker.pair.life import Life
-from actorflow.runtime.worker.pair.machine import (
+from actorflow.runtime.worker.pair.accumulation import LONG, NEVER, Accumulation
+from actorflow.runtime.worker.pair.interface import Effects, Slot, Task
+from actorflow.runtime.worker.pair.lifecycle import Lifecycle
+from actorflow.runtime.worker.pair.metrics import Backlog, LatencySampler, Timing, may_reorder
+from actorflow.runtime.worker.pair.offers import Offers, refuse_late, take_back
+from actorflow.runtime.worker.pair.requests import SPARE, Idleness
+from actorflow.runtime.worker.pair.states import (
     DONE,
     DUE,
     IDLE,
+    NOTHING_HELD,
     PUSHED,
+    READY,
     RUNNING,
+    STARTED,
     STARTING,
     Event,
+    Facts,
     PairState,
     StopMode,
 )
-from actorflow.runtime.worker.pair.stopping import SPARE
 from actorflow.runtime.worker.pair.transitions import (
-    Effects,
-    Seat,
-    Task,
     after,
     cancel_timer,
     fill,
-    leave,
-    look_again,
     next_task,
+    recheck_inbox,
+    release_slot,
     schedule,
     span_of,
+    waits,
 )
-from behaviours.base import Reason
-from behaviours.errors import brief
+from actorflow.runtime.worker.shape import QUEUE, fold_at
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Hashable, Sequence
 
+    from actorflow.behaviours.behaviour import Behaviour
     from actorflow.runtime.clock import Timer
     from actorflow.runtime.exits import ExitReason
+    from actorflow.runtime.worker.job.limit import Limiter
     from actorflow.runtime.worker.options import Settings
-    from actorflow.runtime.worker.pair.batch import Ticket
-    from behaviours.base import Behaviour
 
 __all__ = ["Accumulator"]
 
-_IDLE, _SIZE = Reason.IDLE, Reason.SIZE  # looking one up in its enum takes long
+_IDLE, _SIZE = Reason.IDLE, Reason.SIZE  # looking one up in its enum is slow
 
 
 class Accumulator:
     """Takes messages for one executor. See the module for how it works."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_lead", "_line", "_plain", "_ring_at", "_seats", "_since",
-        "_spawned", "_timeless", "_timer", "_timing", "active", "actor_ref", "batch",
-        "core", "exit_reason", "first", "generation", "handle", "idle", "lock", "mail", "mode",
-        "parts", "settings", "span", "state", "value",
+        "__dict__", "__weakref__", "active", "actor_ref", "batch", "core", "exit_reason", "first",
+        "first_batch_size", "free_slots", "generation", "handle", "idle", "is_fifo",
+        "is_single_fifo", "is_timeless", "lock", "mail", "mode", "parts", "settings", "span",
+        "spawned", "state", "threshold", "timer", "timing", "value", "waiting_since",
     )  # fmt: skip
 
     actor_ref: Any
     """The worker's ref."""
     # What most pairs never need has a default in the class, and costs an instance nothing.
-    _life: Life | None = None
-    _intake: Intake | None = None
+    existing_lifecycle: Lifecycle | None = None
+    existing_offers: Offers | None = None
     _idleness: Idleness | None = None
-    _backlog: Backlog | None = None
-    _every: tuple[Seat, ...] = ()
-    _exclusive: bool = False
-    _counting: Any = ()  # a list where time plays a role
+    backlog: Backlog | None = None
+    limiter: Limiter | None = None
+    all_slots: tuple[Slot, ...] = ()
+    is_exclusive: bool = False
+    answers: bool = False
+    """Whether the job has answered a message, or the user was warned that it does not."""
+    is_paused: bool = False
+    """Whether no batch is taken for now."""
+    counting: Any = ()  # a list where time plays a role
 
     def __init__(self, settings: Settings, behaviour: Behaviour, state: Any) -> None:
         self.settings = settings
@@ -113,51 +123,72 @@ class Accumulator:
         self.value = state
         """The state of the job."""
         self.active = 0
-        """Seats that are at work, or about to be."""
+        """Slots that are at work, or about to be."""
         self.generation = 0
         """Changes when the executor is cut off: results of an older one are ignored."""
-        self._lead = 1
+        self.first_batch_size = 1
         """How many messages the push that took the token has appended."""
-        self._since = self._spawned = settings.clock.now()
+        self.waiting_since = self.spawned = settings.clock.now()
         """When a batch was last taken, or the executor was woken since (if time plays no role)."""
-        self._line = self.core.portion > 0
-        """Whether batches are cut from `raw`, without the behaviour and the table."""
-        self._plain = settings.concurrency == 1 and self.core.shape.turns is not None
-        """Whether all that is raw is one batch, too."""
-        self._timeless = not self.core.shape.timed
-        """Whether what is held may always leave."""
-        self._timer: Timer | None = None
-        self._timing: Timing | None = None
+        self.set_paths()
+        self.timer: Timer | None = None
+        self.timing: Timing | None = None
         shape = self.core.shape
-        self._ring_at = fold_at(shape) * shape.width if shape.folds else NEVER
+        self.threshold = fold_at(shape) * shape.width if shape.folds else NEVER
         """The length of `raw` at which a push makes the accumulator look, or fold."""
         if self.core.shape.timed:  # not empty while pushes have to compare that length at all
-            self._counting = [None] * self.core.shape.folds
-        # A pair that runs one batch at a time is its own seat.
+            self.counting = [None] * self.core.shape.folds
+        # A pair that runs one batch at a time is its own slot.
         self.first: Task | None = None
         self.batch: Batch | None = None
         self.parts: list[Batch] | None = None
         self.span: tuple[float, float, float] | None = None
-        self._seats: list[Seat] | None = None
-        """Free seats, where several batches may be in flight."""
+        self.free_slots: list[Slot] | None = None
+        """Free slots, where several batches may be in flight."""
         if settings.concurrency > 1:
-            self._every = tuple(Seat(self) for _ in range(settings.concurrency))
-            self._seats = list(self._every)
+            self.all_slots = tuple(Slot(self) for _ in range(settings.concurrency))
+            self.free_slots = list(self.all_slots)
+        if settings.limit is not None and self.free_slots is not None:
+            self.limiter = settings.limit.start()
+            self.limiter.balance(self.free_slots, 0)
+
+    def set_paths(self) -> None:
+        """Find out which fast paths are open. Under the lock, unless it is new."""
+        core, is_open = self.core, not self.is_paused
+        self.is_fifo = is_open and core.portion > 0 and self.settings.limit is None
+        """Whether batches are cut from `raw`, without the behaviour and the table."""
+        single = self.settings.concurrency == 1 and core.shape.turns is not None
+        self.is_single_fifo = is_open and single
+        """Whether all raw messages also make one batch."""
+        self.is_timeless = is_open and not core.shape.timed
+        """Whether held messages may always leave."""
+        if core.shape.leaves or core.sampler is not None:
+            self._set_sampler()
+
+    def _set_sampler(self) -> None:
+        """Time some messages if they may overtake each other, unless an owner reads all tickets."""
+        core = self.core
+        fits = core.shape.tracks and not self.lifecycle.durable and may_reorder(core.behaviour)
+        core.sampler = (core.sampler or LatencySampler(self.settings.clock, self)) if fits else None
+        if core.shape.preempts:
+            watch(self)
 
     @property
     def pair(self) -> Accumulator:
-        """The pair itself: it can be its own seat."""
+        """The pair itself: it can be its own slot."""
         return self
 
     @property
-    def life(self) -> Life:
+    def lifecycle(self) -> Lifecycle:
         """How the pair begins, is supervised and ends."""
-        return self._life or self.__dict__.setdefault("_life", Life(self))
+        return self.existing_lifecycle or self.__dict__.setdefault(
+            "existing_lifecycle", Lifecycle(self)
+        )
 
     @property
-    def intake(self) -> Intake:
+    def offers(self) -> Offers:
         """How messages get in where a plain push is not enough."""
-        return self._intake or self.__dict__.setdefault("_intake", Intake(self))
+        return self.existing_offers or self.__dict__.setdefault("existing_offers", Offers(self))
 
     @property
     def name(self) -> Hashable | None:
@@ -171,12 +202,22 @@ class Accumulator:
     @property
     def is_supervised(self) -> bool:
         """Whether a supervisor starts another executor after a crash."""
-        return self._life is not None and self._life.supervised
+        return self.existing_lifecycle is not None and self.existing_lifecycle.supervised
 
     def is_current(self) -> bool:
         """Return whether this very pair runs the code that asks."""
         current = CURRENT.get()
-        return current is self or (type(current) is Seat and current.pair is self)
+        return current is self or (type(current) is Slot and current.pair is self)
+
+    def enter(self, state: PairState, event: Event, facts: Facts = NOTHING_HELD) -> None:
+        """Change the state after an event. Under the lock; nothing else changes it.
+
+        The general path passes the facts for which it has asked the table. The hot path has not
+        asked: it passes `READY` if it has a batch at hand, else `NOTHING_HELD`.
+        `actorflow.testing.checked_pairs` replaces this method by one that compares both with the
+        table.
+        """
+        self.state = state
 
     # Taking messages in.
 
@@ -188,20 +229,25 @@ class Accumulator:
             WouldDeadlock: user code of the behaviour uses its own worker.
 
         """
-        if self.lock._is_owned():  # type: ignore[attr-defined] # as `threading.Condition` does
+        if self.lock._is_owned():  # type: ignore[attr-defined] # noqa: SLF001 - as `Condition` does
             take_back(self, pushed)
-            raise self._deadlock()
+            raise self.deadlock()
         if self.mode is None and self.exit_reason is None:
             if self.settings.is_real or not self.core.shape.timed:
                 now = self.settings.now
-                self._since = now()
-                self.settings.lane.claim(self.idle)
+                self.waiting_since = now()
+                try:
+                    self.settings.lane.claim(self.idle)
+                except MemoryError:  # it may have been popped; one too many does no harm
+                    self.idle.append(self)
+                    raise
             else:
-                SHELTER.run(self._wake_timed)
+                require_headroom()
+                UNINTERRUPTIBLE.run(self._wake_timed)
         if self.mode is None and self.exit_reason is None:
             return
-        if SHELTER.run(refuse_late, self, pushed):
-            raise self.life.dead_error()
+        if UNINTERRUPTIBLE.run(refuse_late, self, pushed):
+            raise self.lifecycle.dead_error()
 
     def _wake_timed(self) -> None:
         """Begin, or set the timer, before the push returns.
@@ -211,12 +257,12 @@ class Accumulator:
         with self.lock:
             effects = Effects()
             if self.idle and self.mode is None and self.exit_reason is None:
-                if self._seats is None:
+                if self.free_slots is None:
                     self.idle.clear()
                 schedule(self, PUSHED, effects)
         self.conclude(effects)
 
-    def _bar(self) -> None:
+    def reject_all_pushes(self) -> None:
         """Put the token in place for good: each push takes the slow path. Under the lock.
 
         A producer that has found the pair alive a moment ago may still take a token, and puts it
@@ -225,26 +271,36 @@ class Accumulator:
         """
         self.idle.extend([self] * SPARE)
 
-    def _fold(self, now: float, count: int | None = None) -> None:
-        """Move raw messages into the behaviour. Under the lock; runs user code."""
-        self.core.fold(now, count)
-
-    def _now(self) -> float:
+    def timed_now(self) -> float:
+        """Return the time if it plays a role, else 0."""
         return self.settings.clock.now() if self.core.shape.timed else 0.0
 
-    def _refuse_if_closed(self) -> None:
+    def refuse_if_closed(self) -> None:
+        """Raise `WorkerStopped` if the pair takes no more messages."""
         if self.mode is not None or self.exit_reason is not None:
-            raise self.life.dead_error()
+            raise self.lifecycle.dead_error()
 
-    def _refuse_own_functions(self) -> None:
+    def refuse_own_functions(self) -> None:
         """Refuse code that uses the worker which calls it under its lock.
 
         That is a function of its behaviour, or a finalizer or signal handler that strikes there.
         """
-        if self.lock._is_owned():  # type: ignore[attr-defined] # as `threading.Condition` does
-            raise self._deadlock()
+        if self.lock._is_owned():  # type: ignore[attr-defined] # noqa: SLF001 - as `Condition` does
+            raise self.deadlock()
 
-    def _deadlock(self) -> WouldDeadlock:
+    def unanswered(self) -> Any:
+        """Return `None`; log it, once, if the job has never answered anybody. Thread-safe."""
+        if not self.answers:
+            self.answers = True
+            log.warning(
+                "ask returned None, because the job does not answer; "
+                "return Answers(state, [one answer for each message]) from it, or use push_block",
+                worker=repr(self),
+            )
+        return None
+
+    def deadlock(self) -> WouldDeadlock:
+        """Return the error for a call that would wait for itself."""
         msg = "a function of its behaviour (key, weight, merge) uses it"
         return WouldDeadlock(f"{self!r} would wait for itself: {msg}")
 
@@ -252,84 +308,57 @@ class Accumulator:
 
     run = runner.run  # itself, because every call before the job takes its time
 
-    def next_seat(self) -> Seat | None:
-        """Return a free seat with something to do, where there are several."""
-        effects = Effects()
-        with self.lock:
-            seat = self._begin_seat(effects)
-        self.conclude(effects)
-        return seat
-
-    def _begin_seat(self, effects: Effects) -> Seat | None:
-        """Return a free seat with something to do, where there are several. Under the lock."""
-        core = self.core
-        working = self.state is IDLE or self.state is RUNNING
-        at_rest = not (self.mail or self._exclusive or len(core.behaviour))
-        if self._line and self._seats and working and at_rest and len(core.raw) <= LONG:
-            count = NEVER if self.active else self._lead
-            self._lead = 1
-            batch = self._cut(count)
-            if batch is not None:
-                seat = self._seats.pop()
-                self._begin_line(seat, batch, self.settings.clock.now())
-                seat.first = batch
-                if self._keep_room():
-                    fill(self, effects)
-                return seat
-        schedule(self, PUSHED, effects)
-        return effects.seats.pop(0) if effects.seats else None
-
-    def begin(self, seat: Any, generation: int) -> Task | None:
-        """Return what the seat does first; `None` if it was submitted for nothing."""
+    def begin(self, slot: Any, generation: int) -> Task | None:
+        """Return what the slot does first; `None` if it was submitted for nothing."""
         with self.lock:
             if generation != self.generation:
-                return None  # what was begun since then has been submitted by itself
-            task: Task | None = seat.first
-            if task is not None or self._seats is not None:
-                seat.first = None
+                return None  # later work has been submitted by itself
+            task: Task | None = slot.first
+            if task is not None or self.free_slots is not None:
+                slot.first = None
                 return task
-            if self._line and self.state is IDLE and not (self.active or self.mail):
-                count, self._lead = self._lead, 1
-                batch = self._cut(count)
+            if self.is_fifo and self.state is IDLE and not (self.active or self.mail):
+                count, self.first_batch_size = self.first_batch_size, 1
+                batch = self.cut_fifo(count)
                 if batch is not None:
                     now = self.settings.now
                     if self.core.shape.divides:
-                        self._begin_line(self, batch, now())
+                        self.begin_fifo(self, batch, now())
                     else:  # the same, inlined
-                        since = self._since
+                        since = self.waiting_since
                         self.span = (since, since, now())
                         self.batch = batch
-                        self.state = RUNNING
+                        self.enter(RUNNING, PUSHED, READY)
                         self.active = 1
                     self.idle.clear()
                     return batch
             effects = Effects()
-            task = next_task(self, seat, PUSHED, effects)
+            task = next_task(self, slot, PUSHED, effects)
         self.conclude(effects)
         return task
 
-    def _begin_line(self, seat: Any, batch: Batch, now: float) -> None:
-        """Let a seat run a batch that was cut from a line, after a push. Under the lock."""
-        since = self._since
+    def begin_fifo(self, slot: Any, batch: Batch, now: float) -> None:
+        """Let a slot run a batch that was cut from a line, after a push. Under the lock."""
+        since = self.waiting_since
         woken = self.state is IDLE
-        seat.span = (since, since if woken else now, now)
-        seat.batch = batch
+        slot.span = (since, since if woken else now, now)
+        slot.batch = batch
         if self.core.shape.divides:
-            self._divide(seat, now, woken=woken)
-        if woken:  # so it has just arrived, and what comes now waits since then
-            self.state = RUNNING
+            self._divide(slot, now, woken=woken)
+        if woken:  # so it has just arrived, and later messages wait from now on
+            self.enter(RUNNING, PUSHED, READY)
         else:
-            self._since = now
+            self.waiting_since = now
         self.active += 1
 
-    def _divide(self, seat: Any, now: float, *, woken: bool) -> None:
+    def _divide(self, slot: Any, now: float, *, woken: bool) -> None:
         """Note for which reason, and when what it consists of arrived, a part of a line leaves."""
-        if self.core.raw or self._backlog is not None:
-            seat.span = span_of(self, seat.batch.size, now, woken=woken)
-        if seat.batch.reason is not _IDLE:
-            self._count_reason(seat.batch.reason)
+        if self.core.raw or self.backlog is not None:
+            slot.span = span_of(self, slot.batch.size, now, woken=woken)
+        if slot.batch.reason is not _IDLE:
+            self.count_reason(slot.batch.reason)
 
-    def _cut(self, count: int) -> Batch | None:
+    def cut_fifo(self, count: int) -> Batch | None:
         """Take a batch of at most `count` messages of a line straight from `raw`. Under the lock.
 
         Like `fold` and `take`, where the behaviour holds nothing.
@@ -337,47 +366,43 @@ class Accumulator:
         core = self.core
         raw, portion = core.raw, core.portion
         payload = raw[: count if count < portion else portion]  # noqa: FURB136 - `min` takes longer
-        size = len(payload)
+        size = full = len(payload)
         if not size:
             return None
         del raw[:size]
         if core.shape.turns:
             payload.reverse()
         # Marks come before their items: looked at after the cut, none is missed.
-        tickets = core.unwrap(payload) if core.marks else None
-        core.folded += size  # `_batch`, inlined
+        tickets = None
+        if core.marks:
+            tickets = core.unwrap(payload)
+            size = len(payload)
+            if not size:  # all callers have given up
+                return self.cut_fifo(count)
+        core.folded += size  # `offers._count_batch`, inlined
         core.in_flight += size
         core.batches += 1
-        return Batch(payload, size, tickets, _SIZE if size == portion else _IDLE)
+        return Batch(payload, size, tickets, _SIZE if full == portion else _IDLE)
 
-    def _batch(self, payload: list[Any], tickets: list[tuple[int, Ticket]] | None) -> Batch:
-        """Count messages that leave a line, and return them as a batch. Under the lock."""
-        core = self.core
-        size = len(payload)
-        core.folded += size
-        core.in_flight += size
-        core.batches += 1
-        return Batch(payload, size, tickets, _SIZE if size == core.portion else _IDLE)
-
-    def _keep_room(self) -> bool:
-        """Put the token in place if there are free seats; return whether they have work already.
+    def keep_room(self) -> bool:
+        """Put the token in place if there are free slots; return whether they have work already.
 
         Under the lock, where there are several.
         """
         self.idle.clear()
-        if not self._seats:
+        if not self.free_slots:
             return False
         if not (self.core.raw or self.mail):
             self.idle.append(self)
-            return look_again(self) is not None
+            return recheck_inbox(self) is not None
         return True
 
-    def done(  # noqa: C901 - the hot path, inlined on purpose
-        self, seat: Any, generation: int, batch: Batch, state: Any
+    def done(  # noqa: C901, PLR0912 - the hot path, inlined on purpose
+        self, slot: Any, generation: int, batch: Batch, state: Any
     ) -> Task | None:
-        """Account for a batch that was processed, and return what the seat does next.
+        """Account for a batch that was processed, and return what the slot does next.
 
-        Only the lane calls this. The callers of the batch are told afterwards, so that a woken
+        Only the lane calls this. The callers of the batch are resolved afterwards, so that a woken
         caller does not contend with this thread for the interpreter.
         """
         task: Task | None
@@ -390,182 +415,186 @@ class Accumulator:
             core = self.core
             core.processed += batch.size
             core.in_flight -= batch.size
-            timing = self._timing
+            timing = self.timing
             if timing is None:
-                timing = self._timing = Timing()
-            timing.finished(core.batches, batch.size, seat.span, end)
+                timing = self.timing = Timing()
+            timing.finished(core.batches, batch.size, slot.span, end)
             raw = core.raw
             if (
-                not self._line
+                not self.is_fifo
                 or self.state is not RUNNING
                 or self.mail
                 or (core.behaviour is not QUEUE and len(core.behaviour))
-                or (not self._plain and len(raw) > LONG)
+                or (not self.is_single_fifo and len(raw) > LONG)
             ):
                 if core.shape.observed:
-                    core.behaviour.observe(batch.size, end - seat.span[2])
-                task, effects = after(self, seat)
-            elif raw:
-                self._lead = 1
-                seat.batch = task = self._cut(NEVER)
-                seat.span = (self._since, end, end)
+                    core.report(
+                        batch, end - slot.span[2], batch.outcomes or MessageOutcome.PROCESSED
+                    )
+                if self.limiter is not None:
+                    self.limiter.finished(end - slot.span[2], self.active, self.free_slots)
+                task, effects = after(self, slot)
+            elif raw and (task := self.cut_fifo(NEVER)) is not None:
+                self.first_batch_size = 1
+                slot.batch = task
+                slot.span = (self.waiting_since, end, end)
                 if core.shape.divides:
-                    self._divide(seat, end, woken=False)
-                self._since = end
-                if self._seats is None or not self._keep_room():
+                    self._divide(slot, end, woken=False)
+                self.waiting_since = end
+                if self.free_slots is None or not self.keep_room():
                     return task
                 effects = Effects()
                 fill(self, effects)
             else:
-                seat.batch = None
-                self._lead = 1
+                slot.batch = None
+                self.first_batch_size = 1
                 self.active -= 1
                 if not self.active:
-                    self.state = IDLE
+                    self.enter(IDLE, DONE)
                 if not self.idle:
                     self.idle.append(self)
                 if not (raw or self.mail):
-                    if self._seats is not None:
-                        self._seats.append(seat)
+                    if self.free_slots is not None:
+                        self.free_slots.append(slot)
                     return None
                 effects = Effects()
-                task = self._resume(seat, effects)
+                task = self._resume(slot, effects)
         self.conclude(effects)
         return task
 
-    def _resume(self, seat: Any, effects: Effects) -> Task | None:
+    def _resume(self, slot: Any, effects: Effects) -> Task | None:
         """Look at the inbox once more after the token was put in place. Under the lock."""
-        event = look_again(self)
+        event = recheck_inbox(self)
         if event is not None:
-            return next_task(self, seat, event, effects)
-        leave(self, seat)  # a producer has handed the token over meanwhile
-        if self._seats:
+            return next_task(self, slot, event, effects)
+        release_slot(self, slot)  # a producer has handed the token over meanwhile
+        if self.free_slots:
             fill(self, effects)
         return None
 
-    def _count_reason(self, reason: Reason) -> None:
-        timing = self._timing = self._timing or Timing()
+    def count_reason(self, reason: Reason) -> None:
+        """Count why a batch left. Under the lock."""
+        timing = self.timing = self.timing or Timing()
         timing.count_reason(reason)
 
     # The general path.
 
-    def next(self, seat: Any, generation: int, event: Event = DONE) -> Task | None:
-        """Return what the seat does after a hook, an answer to mail or a failed batch."""
+    def next(self, slot: Any, generation: int, event: Event = DONE) -> Task | None:
+        """Return what the slot does after a hook, an answer to mail or a failed batch."""
         with self.lock:
             if generation != self.generation:
                 return None
-            task, effects = after(self, seat, event)
+            task, effects = after(self, slot, event)
         self.conclude(effects)
         return task
 
-    def finished(self, seat: Any, generation: int, batch: Batch, state: Any) -> None:
-        """Account for a batch that was processed, or a part of one, before the seat goes on."""
+    def finished(self, slot: Any, generation: int, batch: Batch, state: Any) -> None:
+        """Account for a batch that was processed, or a part of one, before the slot goes on."""
         end = self.settings.clock.now()
         with self.lock:
             if generation == self.generation:
                 self.value = state
                 self.core.processed += batch.size
                 self.core.in_flight -= batch.size
-                timing = self._timing = self._timing or Timing()
-                timing.finished(self.core.batches, batch.size, seat.span, end)
+                timing = self.timing = self.timing or Timing()
+                timing.finished(self.core.batches, batch.size, slot.span, end)
+                if self.core.shape.observed:
+                    outcome = batch.outcomes or MessageOutcome.PROCESSED
+                    self.core.report(batch, end - slot.span[2], outcome)
 
-    def lost(self, generation: int, batch: Batch, *, buried: bool) -> bool:
-        """Account for messages that failed; return whether they are still in flight."""
-        with self.lock:
-            if generation != self.generation:
-                return False
-            self.core.in_flight -= batch.size
-            if buried:
-                self.core.dead_lettered += batch.size
-            else:
-                self.core.failed += batch.size
-        return True
-
-    def next_part(self, seat: Any, generation: int) -> Task | None:
-        """Return what is left of a batch that failed, or what comes after it."""
+    def next_part(self, slot: Any, generation: int) -> Task | None:
+        """Return the rest of a batch that failed, or the task after it."""
         with self.lock:
             if generation != self.generation:
                 return None
-            if seat.parts:
-                part: Batch = seat.parts.pop()
+            if slot.parts:
+                part: Batch = slot.parts[-1]
+                pauses = self.settings.delay is not None or self.core.shape.paces
+                if pauses and waits(self, slot, generation, part):
+                    return None
+                slot.parts.pop()
                 part.reason = Reason.RETRY
-                seat.batch = part
+                part.is_reported = False
+                if self.core.shape.observed:
+                    slot.span = (*slot.span[:2], self.settings.clock.now())
+                slot.batch = part
                 return part
-            seat.parts = None
-            task, effects = after(self, seat)
+            slot.parts = None
+            task, effects = after(self, slot)
         self.conclude(effects)
         return task
 
-    def postpone(self, seat: Any, generation: int, task: Task) -> None:
-        """Let others run before the seat goes on with a task."""
+    def postpone(self, slot: Any, generation: int, task: Task) -> None:
+        """Let others run before the slot goes on with a task."""
         with self.lock:
             if generation != self.generation:
                 return
-            seat.first = task
-        self.settings.lane.submit(seat)
+            slot.first = task
+        self.settings.lane.submit(slot)
 
     def open(self) -> None:
         """Begin to take messages, where there is no `on_start` and nobody to tell."""
-        ROSTER.add(self)
-        self.state = IDLE
+        ACTORS.add(self)
+        self.enter(IDLE, STARTED)
         self.idle.append(self)
 
-    def _idle_timeout(self) -> float | None:
-        subject = None if self._life is None else self._life.subject
+    def idle_timeout(self) -> float | None:
+        """Return after how many seconds without work `on_idle` is called."""
+        subject = None if self.existing_lifecycle is None else self.existing_lifecycle.subject
         return self.settings.idle_timeout if subject is None else subject.idle_timeout
 
-    def _watch_idleness(self) -> None:
-        """Call `on_idle` once the pair has been idle for long. Under the lock."""
+    def watch_idleness(self) -> None:
+        """Call `on_idle` once the pair has been idle for its timeout. Under the lock."""
         if self._idleness is None:
             self._idleness = Idleness(self)
         self._idleness.watch()
 
-    def _prepare_idleness(self) -> None:
+    def prepare_idleness(self) -> None:
         """Take the general path from now on if there is an idle timeout to watch."""
-        if self._idle_timeout() is not None:
-            self._plain = self._line = False
+        if self.idle_timeout() is not None:
+            self.is_single_fifo = self.is_fifo = False
 
-    def _on_due(self) -> None:
+    def on_due(self) -> None:
         """Go on after a wait. In the clock's thread, or in that of a producer."""
         with self.lock:
             effects = Effects()
             schedule(self, DUE, effects)
         self.conclude(effects)
 
-    def _forget_timers(self) -> None:
-        """Cancel what was to happen later. Under the lock."""
+    def forget_timers(self) -> None:
+        """Cancel all timers. Under the lock."""
         cancel_timer(self)
         if self._idleness is not None:
             self._idleness.cancel()
 
     def conclude(self, effects: Effects) -> None:
-        """Do what is done outside the lock."""
-        for seat in effects.seats:
-            self.settings.lane.submit(seat)
+        """Perform the effects outside the lock."""
+        for slot in effects.slots:
+            self.settings.lane.submit(slot)
         if effects.executor_gone or effects.dead or effects.cut or self.core.refusals:
-            self.life.conclude(effects)
+            self.lifecycle.conclude(effects)
 
-    def _ahead(self) -> int:
+    def ahead(self) -> int:
         """Return how many raw messages are in flight, because they have woken the executor.
 
         Under the lock.
         """
         if self.state is IDLE and not self.idle and not self.active:
-            return min(self._lead, self.core.raw_count())
+            return min(self.first_batch_size, self.core.raw_count())
         return 0
 
     def status(self) -> PairState:
-        """Return the state as it is for those who have pushed. Thread-safe."""
+        """Return the state as producers see it. Thread-safe."""
         woken = self.state is IDLE and not self.idle
         return RUNNING if woken else self.state
 
-    def _unlink(self) -> None:
+    def unlink(self) -> None:
         """Forget what refers back to this pair, which has retired."""
         self.value = self.handle = self.actor_ref = None
-        self.__dict__.pop("_life", None)
-        self.__dict__.pop("_intake", None)
+        self.__dict__.pop("existing_lifecycle", None)
+        self.__dict__.pop("existing_offers", None)
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """Mark the pair as dead in a forked child. In its only thread."""
         self.lock = RLock()
-        self.life.forked()
+        self.lifecycle.forked()

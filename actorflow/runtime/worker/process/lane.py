@@ -9,15 +9,15 @@ import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import brief
 from actorflow.runtime.clock import SYSTEM
-from actorflow.runtime.errors import BadJob, WorkerStopped
+from actorflow.runtime.errors import BadJob, WorkerStopped, install_hint, kind_and_text
 from actorflow.runtime.lanes.pool import POOL
-from actorflow.runtime.lanes.process.call import Call, Ended
-from actorflow.runtime.lanes.process.crew import Crew
-from actorflow.runtime.lanes.process.packing import pack, pack_value
-from actorflow.runtime.lanes.shelter import SHELTER
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
+from actorflow.runtime.processes.call import Call, CallEnded
+from actorflow.runtime.processes.packed import pack, pack_value
+from actorflow.runtime.processes.process_pool import ProcessPool
 from actorflow.runtime.worker.job.deferred import Deferred
-from behaviours.errors import brief
 
 if TYPE_CHECKING:
     from actorflow.runtime.clock import Clock
@@ -31,8 +31,8 @@ __all__ = ["ProcessLane", "repeat_output"]
 class ProcessLane:
     """The lane of a worker whose job runs in processes (`executor="process"`).
 
-    The threads of the pool only hand batches over; what a job returns arrives in the thread of the
-    crew. Processes are started with the first batch, and killed when the worker ends.
+    The threads of the pool only hand batches over; what a job returns arrives in the thread of
+    the process pool. Processes are started with the first batch, and killed when the worker ends.
     """
 
     can_help = False
@@ -45,14 +45,14 @@ class ProcessLane:
         except Exception as error:
             msg = (
                 f"{brief(job)} cannot run in another process: it cannot be sent there "
-                f"({type(error).__name__}: {error}); give a function at the top of a module that "
+                f"({kind_and_text(error)}); give a function at the top of a module that "
                 "can be imported; lambdas and closures need cloudpickle: "
-                "pip install 'actorflow[plans]'"
+                f"{install_hint('plans')}"
             )
             raise BadJob(msg) from error
         self._given = name, job, concurrency, given, clock
         self._numbers = itertools.count(1)
-        self._crew: Crew | None = None
+        self._pool: ProcessPool | None = None
         self._starting = threading.Lock()
         self._released = False
 
@@ -76,18 +76,28 @@ class ProcessLane:
 
     def release(self) -> None:
         """Kill the processes: the worker has ended."""
-        SHELTER.run(self._release)
+        UNINTERRUPTIBLE.run(self._release)
 
     def _release(self) -> None:
         with self._starting:
             self._released = True
-            crew = self._crew
-        if crew is not None:
-            crew.close(block=False)
+            processes = self._pool
+        if processes is not None:
+            processes.close(block=False)
 
     # Calls.
 
-    def call(self, batch: Any, state: Any) -> Deferred:
+    def number(self) -> int:
+        """Return the number of a call that can be cancelled. Thread-safe."""
+        return next(self._numbers)
+
+    def cancel(self, number: int) -> None:
+        """Kill the process of a call that runs. Does nothing when it has ended. Thread-safe."""
+        processes = self._pool
+        if processes is not None:
+            processes.cancel(number)
+
+    def call(self, batch: Any, state: Any, number: int | None = None) -> Deferred:
         """Call the job with a batch in a process, and wait. In a thread of the pool.
 
         Raises:
@@ -99,30 +109,31 @@ class ProcessLane:
         payload = pack(_perform, (self._job, batch, state))
         place = Deferred()
 
-        def ended(what: Ended) -> None:
+        def ended(what: CallEnded) -> None:
             try:
                 repeat_output(what)
             finally:
                 place.resolve(what.error, what.result)
 
-        call = Call(next(self._numbers), payload, timeout=given.timeout, memory=given.memory)
+        id = next(self._numbers) if number is None else number  # noqa: A001 - as `Call` has it
+        call = Call(id, payload, timeout=given.timeout, memory=given.memory)
         self._running().submit(call, ended)
         return place
 
-    def _running(self) -> Crew:
+    def _running(self) -> ProcessPool:
         with self._starting:
             if self._released:
                 msg = "the worker has ended, and its processes with it"
                 raise WorkerStopped(msg)
-            if self._crew is None:
+            if self._pool is None:
                 name, _, concurrency, given, clock = self._given
-                options = given.crew_options()
+                options = given.pool_options()
                 # Without a reserve: as many batches as processes are in flight at most.
-                self._crew = Crew(concurrency, name=name, prefetch=0, clock=clock, **options)
-            return self._crew
+                self._pool = ProcessPool(concurrency, name=name, prefetch=0, clock=clock, **options)
+            return self._pool
 
 
-def repeat_output(ended: Ended) -> None:
+def repeat_output(ended: CallEnded) -> None:
     """Print here what a function has printed in its process, and its warnings."""
     out, err = ended.output
     if out and sys.stdout is not None:  # as in a service that was started without

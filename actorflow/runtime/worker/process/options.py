@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.arguments import function
 from actorflow.runtime.errors import BadOption
-from behaviours.arguments import function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.runtime.lanes.process.launcher import Launcher
+    from actorflow.runtime.processes.launcher import Launcher
 
 __all__ = ["Processes"]
 
@@ -44,9 +44,9 @@ class Processes:
     """Bytes that a process may allocate for one batch."""
 
     def __post_init__(self) -> None:
-        from actorflow.runtime.lanes.process.call import Call  # noqa: PLC0415 - loads processes
-        from actorflow.runtime.lanes.process.crew import launcher_of, limits_of  # noqa: PLC0415
-        from actorflow.runtime.lanes.process.packing import Packed  # noqa: PLC0415
+        from actorflow.runtime.processes.call import Call  # noqa: PLC0415 - loads processes
+        from actorflow.runtime.processes.packed import Packed  # noqa: PLC0415
+        from actorflow.runtime.processes.process_pool import launcher_of, limits_of  # noqa: PLC0415
 
         launcher_of(self.launcher)
         if self.setup is not None:
@@ -61,12 +61,12 @@ class Processes:
         )
         Call(0, Packed(b""), timeout=self.timeout, memory=self.memory).check()
 
-    def crew_options(self) -> dict[str, Any]:
+    def pool_options(self) -> dict[str, Any]:
         """Return what applies to the processes, not to each call."""
-        return {name: getattr(self, name) for name in _CREW}
+        return {name: getattr(self, name) for name in _POOL_OPTIONS}
 
 
-_CREW = (
+_POOL_OPTIONS = (
     "launcher",
     "setup",
     "renew_after",

@@ -1,4 +1,4 @@
-"""The agent of an engine: its jobs, the leases of those that are out, and the waiting workers.
+"""The agent of an engine: its jobs, the leases of the ones handed out, and waiting workers.
 
 A job is a task of the engine that its tasker only holds. The lease begins when a worker gets it;
 when the lease runs out, the attempt has failed, and the board hands the task out again.
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.envelopes import Failure
 from actorflow.engine.errors import NotStorable, TaskFailed
-from actorflow.engine.tasks.board import CRASHES
-from actorflow.engine.tasks.tasker import HOLD
+from actorflow.engine.tasks.table import CRASHES
+from actorflow.engine.tasks.task import HOLD
+from actorflow.engine.typed import freeze
 from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.workflows.agent.cursor import DecisionCursor
-from actorflow.workflows.agent.jobs import Job, Jobs, Queue
-from actorflow.workflows.errors import InvalidWork, JobGone
-from actorflow.workflows.frames.values import freeze
+from actorflow.workflows.agent.jobs import AgentJob, AgentQueue, Jobs
+from actorflow.workflows.errors import InvalidStep, JobGone
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.instance.state import UNSET, WorkType
+from actorflow.workflows.instance.state import UNSET, StepType
 from actorflow.workflows.service.names import decision_tasker
 from actorflow.workflows.service.remote.offers import Place, job_of, stored_job
 from actorflow.workflows.service.remote.pollers import Pollers
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.engine import Engine
     from actorflow.engine.stores.protocol import TaskRow
-    from actorflow.engine.tasks.tasker import Task
+    from actorflow.engine.tasks.task import Task
     from actorflow.workflows.service.kind import WorkflowKind
 
 __all__ = ["Agent"]
@@ -54,7 +54,7 @@ class Agent:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._core = engine.core
+        self._parts = engine.parts
         self._lock = threading.Lock()
         self._jobs = Jobs()
         self._decisions: dict[str, _Decision] = {}
@@ -63,13 +63,13 @@ class Agent:
 
     # What it hands out.
 
-    def add_workflow(self, kind: WorkflowKind, queue: Queue, lease: float) -> None:
+    def add_workflow(self, kind: WorkflowKind, queue: AgentQueue, lease: float) -> None:
         """Hand out the decisions of a workflow, each with so many seconds for the next request."""
         offer = partial(self._offer_decision, kind, Place(queue, lease))
         options = {"retries": _ALWAYS, "backoff": _AT_ONCE}
         self._register(decision_tasker(kind.workflow), offer, options)
 
-    def add_task(self, name: str, queue: Queue, lease: float, options: dict[str, Any]) -> None:
+    def add_task(self, name: str, queue: AgentQueue, lease: float, options: dict[str, Any]) -> None:
         """Hand out a task, with so many seconds for the next request."""
         place = Place(queue, lease)
         self._register(name, partial(self._offer_task, place), options)
@@ -77,14 +77,14 @@ class Agent:
 
     def _register(self, name: str, offer: Callable[[Task], Any], options: dict[str, Any]) -> None:
         given = {"passes_on": True, "on_cancel": self._on_cancel, **options}
-        self._core.board.register(name, offer, given)
+        self._parts.tasks.register(name, offer, given)
 
     def _offer_decision(self, kind: WorkflowKind, place: Place, task: Task) -> Any:
-        # Under another uuid each time, so that whoever lost its lease takes part in nothing.
+        # Under another uuid each time, so that a worker that lost its lease can change nothing.
         uuid = str(uuids.uuid4())
         answer = {"action": "DecisionScheduled", "uuid": uuid, "name": kind.workflow}
         attempts = task.attempt - 1
-        job = Job(uuid, *place, task.id, task.execution, attempts, answer, is_decision=True)
+        job = AgentJob(uuid, *place, task.id, task.execution, attempts, answer, is_decision=True)
         with self._lock:
             self._decisions[uuid] = _Decision(kind, job, task.body["decision"])
         self._offer(job)
@@ -94,7 +94,7 @@ class Agent:
         self._offer(job_of(place, task))
         return HOLD
 
-    def _offer(self, job: Job) -> None:
+    def _offer(self, job: AgentJob) -> None:
         with self._lock:
             found = self._jobs.find(job.uuid) if self._jobs.is_out(job.uuid) else None
             if found is not None and found.attempts == job.attempts:
@@ -102,7 +102,7 @@ class Agent:
             self._jobs.add(job if found is None else replace(job, was_out=True))
         self._pollers.wake(job.queue)
 
-    def _has_job(self, queue: Queue) -> bool:
+    def _has_job(self, queue: AgentQueue) -> bool:
         with self._lock:
             return self._jobs.waits(queue)
 
@@ -111,7 +111,7 @@ class Agent:
         with self._lock:
             self._forget(self._jobs.remove(task.id))
 
-    def _forget(self, job: Job | None) -> None:
+    def _forget(self, job: AgentJob | None) -> None:
         if job is not None:
             self._decisions.pop(job.uuid, None)
 
@@ -119,7 +119,7 @@ class Agent:
 
     async def job(
         self,
-        queue: Queue,
+        queue: AgentQueue,
         wait: float = 0.0,
         is_gone: Callable[[], Awaitable[bool]] | None = None,
     ) -> dict[str, Any] | None:
@@ -127,8 +127,8 @@ class Agent:
 
         `is_gone()` says whether the worker that asks has left meanwhile. On any event loop.
         """
-        self._core.refuse_if_closed()
-        if not self._core.resumed:
+        self._parts.state.require_open()
+        if not self._parts.state.resumed:
             await asyncio.to_thread(self._engine.resume)
         loop = asyncio.get_running_loop()
         end = loop.time() + wait
@@ -142,8 +142,8 @@ class Agent:
                 self._pollers.wake(queue)  # somebody else
                 return None
 
-    def _take(self, queue: Queue) -> dict[str, Any] | None:
-        board = self._core.board
+    def _take(self, queue: AgentQueue) -> dict[str, Any] | None:
+        board = self._parts.tasks
         while True:
             with self._lock:
                 job = self._jobs.take(queue)
@@ -157,14 +157,14 @@ class Agent:
                     return job.answer
             self._drop(job)
 
-    def _expire(self, job: Job, row: TaskRow, error: Exception) -> None:
+    def _expire(self, job: AgentJob, row: TaskRow, error: Exception) -> None:
         """Count a job as lost with its worker. In the clock's thread."""
         if job.is_decision:
             self._drop(job)
         # The job of a task stays: its answer is welcome until somebody else has given one.
-        self._core.board.attempt_failed(row, error, least=CRASHES)
+        self._parts.tasks.attempt_failed(row, error, least=CRASHES)
 
-    def _drop(self, job: Job) -> None:
+    def _drop(self, job: AgentJob) -> None:
         with self._lock:
             self._decisions.pop(job.uuid, None)
             if self._jobs.find(job.uuid) is job:
@@ -205,22 +205,22 @@ class Agent:
         with decision.lock:
             return self._cursor(decision).finish_branch(properties, output)
 
-    def execute(self, uuid: str, works: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Schedule works, or return their outcome.
+    def execute(self, uuid: str, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Schedule steps, or return their outcome.
 
         Raises:
             JobGone: it is not the worker's any more.
             OutOfTurn: no branch is being executed.
-            InvalidWork: one of the works makes no sense.
+            InvalidStep: one of the steps makes no sense.
             NotStorable: an input cannot be stored.
 
         """
         decision = self._decision(uuid)
-        freeze(works, Any, "the works")
-        for each in works:
+        freeze(steps, Any, "the steps")
+        for each in steps:
             _check_flow(each)
         with decision.lock:
-            return self._cursor(decision).execute(works)
+            return self._cursor(decision).execute(steps)
 
     def break_decision(self, uuid: str, error: Mapping[str, Any]) -> dict[str, Any]:
         """Discard a decision that the code cannot take; the instance waits for a fix.
@@ -238,14 +238,14 @@ class Agent:
 
     def _decision(self, uuid: str) -> _Decision:
         """Return a decision that is out, and renew its lease."""
-        self._core.refuse_if_closed()
+        self._parts.state.require_open()
         with self._lock:
             job = self._jobs.find(uuid) if self._jobs.is_out(uuid) else None
             decision = self._decisions.get(uuid)
-        row = None if job is None else self._core.board.row(job.task)
+        row = None if job is None else self._parts.tasks.row(job.task)
         if job is None or decision is None or row is None or row.attempts != job.attempts:
             raise _gone("decision", uuid)
-        if not self._core.board.lease(row, job.lease):
+        if not self._parts.tasks.lease(row, job.lease):
             raise _gone("decision", uuid)
         return decision
 
@@ -253,8 +253,8 @@ class Agent:
         """Return where the decision stands; what it depends on is read the first time."""
         if decision.cursor is None:
             job = decision.job
-            row = self._core.row(job.execution)
-            view = decision.kind.view(row, self._core.store)
+            row = self._parts.row(job.execution)
+            view = decision.kind.view(row, self._parts.store)
             if view is None or view.state.decision_uuid != decision.decision:
                 self._answer(job, {"completed": []})  # of another past: nobody waits for it
                 raise _gone("decision", job.uuid)
@@ -270,7 +270,7 @@ class Agent:
             answer = cursor.broken({"name": "NotStorable", "message": str(error)})
         return answer
 
-    def _answer(self, job: Job, answer: Any) -> None:
+    def _answer(self, job: AgentJob, answer: Any) -> None:
         """Store the answer to a job, which is over then."""
         wanted = self._engine.return_task(job.task, answer)
         self._drop(job)
@@ -308,11 +308,11 @@ class Agent:
         )
         done = ThreadTicket()
         failed = TaskFailed(str(failure), failure)
-        if not self._core.board.attempt_failed(row, failed, done=done):
+        if not self._parts.tasks.attempt_failed(row, failed, done=done):
             raise _gone("task", uuid)
-        if self._core.board.row(job.task) is None:
+        if self._parts.tasks.row(job.task) is None:
             self._drop(job)
-        self._core.wait_for(done, _STORED, job.task)
+        self._parts.writer.wait_for(done, _STORED, job.task)
         return {}
 
     def renew_task(self, uuid: str) -> dict[str, Any]:
@@ -323,29 +323,29 @@ class Agent:
 
         """
         job, row = self._claim(uuid)
-        if not self._core.board.lease(row, job.lease):
+        if not self._parts.tasks.lease(row, job.lease):
             raise _gone("task", uuid)
         return {}
 
-    def _task(self, uuid: str) -> Job:
+    def _task(self, uuid: str) -> AgentJob:
         """Return an open task, whichever engine has handed it out."""
-        self._core.refuse_if_closed()
-        if not self._core.resumed:
+        self._parts.state.require_open()
+        if not self._parts.state.resumed:
             self._engine.resume()
         with self._lock:
             job = self._jobs.find(uuid)
         if job is None:
-            job = stored_job(self._core, self._tasks, uuid)
+            job = stored_job(self._parts, self._tasks, uuid)
         if job is None or job.is_decision:
             raise _gone("task", uuid)
         return job
 
-    def _claim(self, uuid: str) -> tuple[Job, TaskRow]:
+    def _claim(self, uuid: str) -> tuple[AgentJob, TaskRow]:
         """Return a task that a worker has.
 
         One that was not handed out here is its own again: it has it since before a restart.
         """
-        board = self._core.board
+        board = self._parts.tasks
         job = self._task(uuid)
         row = board.row(job.task)
         if row is None or row.attempts != job.attempts:
@@ -370,7 +370,7 @@ class _Decision:
 
     __slots__ = ("cursor", "decision", "job", "kind", "lock")
 
-    def __init__(self, kind: WorkflowKind, job: Job, decision: str) -> None:
+    def __init__(self, kind: WorkflowKind, job: AgentJob, decision: str) -> None:
         self.kind = kind
         self.job = job
         self.decision = decision
@@ -379,12 +379,12 @@ class _Decision:
         self.cursor: DecisionCursor | None = None
 
 
-def _check_flow(work: Mapping[str, Any]) -> None:
+def _check_flow(step: Mapping[str, Any]) -> None:
     """Refuse a sub-workflow whose input cannot be its properties: nothing could mend it later."""
-    given = work.get("input")
-    if work.get("type") == WorkType.FLOW and not isinstance(given, dict | None):
-        raise InvalidWork(
-            f"input={given!r:.80} of the flow {work.get('name')!r}: its input is its first "
+    given = step.get("input")
+    if step.get("type") == StepType.FLOW and not isinstance(given, dict | None):
+        raise InvalidStep(
+            f"input={given!r:.80} of the flow {step.get('name')!r}: its input is its first "
             "properties, as in {'order': 7}"
         )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["declare", "remote_kind"]
 
 
-class _Elsewhere:
+class _RemoteDecider:
     """Stands where a decider would: the answers come as messages."""
 
     def decide(self, _cls: type[Workflow[Any]], _instance: Instance, *, at: float) -> None:
@@ -42,7 +42,7 @@ def remote_kind(
     """Return the kind of a workflow whose code is elsewhere."""
     return WorkflowKind(
         cls,
-        _Elsewhere(),
+        _RemoteDecider(),
         inbox=inbox,
         language=cls._actorflow_lang,
         hand_out=_decision,
@@ -59,7 +59,10 @@ def _decision(instance: Instance) -> NewTask:
 
 def declare(name: str, **place: Any) -> type[RemoteWorkflow[Any]]:
     """Return a class that declares a workflow of another language: `lang`, `env`, `lease`."""
-    namespace = {"__qualname__": name, "__module__": RemoteWorkflow.__module__}
+    namespace = {
+        "__qualname__": f"declare.<locals>.{name}",
+        "__module__": RemoteWorkflow.__module__,
+    }
     made: type[RemoteWorkflow[Any]] = new_class(
         name, (RemoteWorkflow,), place, lambda body: body.update(namespace)
     )

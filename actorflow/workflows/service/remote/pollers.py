@@ -10,7 +10,7 @@ from actorflow.runtime.worker.tickets import AsyncTicket
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.workflows.agent.jobs import Queue
+    from actorflow.workflows.agent.jobs import AgentQueue
 
 __all__ = ["Pollers"]
 
@@ -23,17 +23,17 @@ class Pollers:
 
     """
 
-    def __init__(self, has_job: Callable[[Queue], bool]) -> None:
+    def __init__(self, has_job: Callable[[AgentQueue], bool]) -> None:
         self.closed = False
         self._has_job = has_job
         self._lock = threading.Lock()
-        self._tickets: dict[Queue, dict[AsyncTicket, None]] = {}
+        self._tickets: dict[AgentQueue, dict[AsyncTicket, None]] = {}
 
     def __len__(self) -> int:
         with self._lock:
             return sum(map(len, self._tickets.values()))
 
-    async def wait(self, queue: Queue, seconds: float) -> None:
+    async def wait(self, queue: AgentQueue, seconds: float) -> None:
         """Wait until it is this one's turn to look for a job, or the time is up."""
         ticket = AsyncTicket()
         with self._lock:
@@ -51,7 +51,7 @@ class Pollers:
         with self._lock:
             self._withdraw(queue, ticket)
 
-    def wake(self, queue: Queue) -> None:
+    def wake(self, queue: AgentQueue) -> None:
         """Make one poller look for a job, if there is one."""
         with self._lock:
             tickets = self._tickets.get(queue)
@@ -61,7 +61,7 @@ class Pollers:
                 ticket.resolve()
 
     def close(self) -> None:
-        """Send all away, and those that come."""
+        """Dismiss all workers, and later ones on arrival."""
         with self._lock:
             self.closed = True
             waiting = [ticket for tickets in self._tickets.values() for ticket in tickets]
@@ -69,7 +69,7 @@ class Pollers:
         for ticket in waiting:
             ticket.resolve()
 
-    def _withdraw(self, queue: Queue, ticket: AsyncTicket) -> bool:
+    def _withdraw(self, queue: AgentQueue, ticket: AsyncTicket) -> bool:
         """Take a ticket back; return whether it was still there."""
         tickets = self._tickets.get(queue, {})
         there = ticket in tickets

@@ -289,7 +289,7 @@ def test_actor_stopped_is_set_once_the_actor_has_ended() -> None:
     assert late.actor_stopped.is_set()
 
 
-# What is logged.
+# Log records.
 
 
 def test_unexpected_messages_are_logged_by_pykka(caplog: pytest.LogCaptureFixture) -> None:

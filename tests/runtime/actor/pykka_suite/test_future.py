@@ -16,7 +16,7 @@ import pykka
 import pytest
 
 import actorflow as af
-from actorflow.runtime.actor.answers import Answer
+from actorflow.runtime.actor.answers import AnswerFuture
 from tests.runtime.actor.actors import Echo, Gate, Theirs
 from tests.runtime.worker.probe import PATIENCE
 
@@ -28,7 +28,7 @@ def answers(*values: Any) -> list[Any]:
 
 @pytest.fixture
 def future() -> Any:
-    return Answer()
+    return AnswerFuture()
 
 
 def test_actors_answer_with_pykkas_futures() -> None:
@@ -70,7 +70,7 @@ def test_get_all_raises_what_one_of_them_raised() -> None:
 
 
 def test_a_future_may_hold_a_future() -> None:
-    inner = Answer()
+    inner = AnswerFuture()
     inner.set("foo")
     (outer,) = answers(inner)
     assert outer.get(timeout=PATIENCE).get() == "foo"
@@ -109,7 +109,7 @@ def test_join_combines_the_answers_of_several_actors() -> None:
     one, two, three = answers(0, 1, 2)
     assert one.join(two, three).get(timeout=PATIENCE) == [0, 1, 2]
     with pytest.raises(pykka.Timeout):
-        one.join(Answer()).get(timeout=0)
+        one.join(AnswerFuture()).get(timeout=0)
 
 
 def test_map_applies_a_function_to_the_answer(future: Any) -> None:
@@ -169,11 +169,11 @@ def test_an_exception_without_an_instance_is_made(future: Any) -> None:
 
 
 def test_a_futures_get_is_refused_only_to_the_actor_that_is_to_answer() -> None:
-    class Relay(Gate):
+    class SerialLane(Gate):
         def wait_for(self, future: Any) -> Any:
             return future.get()
 
-    gate, relay = Gate.start(), Relay.start()
+    gate, relay = Gate.start(), SerialLane.start()
     answer = gate.ask(gate.actor.hold, block=False)
     relayed = relay.proxy().wait_for(answer)
     gate.actor.opened.set()

@@ -131,7 +131,7 @@ def test_the_actor_can_tell_itself_but_not_wait_for_itself() -> None:
     assert ref.is_alive()
     with pytest.raises(af.WouldDeadlock, match=r"self\.stop\(\)"):
         proxy.stop_myself().get(timeout=PATIENCE)
-    assert ref.actor_stopped.wait(PATIENCE)  # it was asked to stop all the same
+    assert ref.actor_stopped.wait(PATIENCE)  # it was asked to stop nevertheless
 
 
 def test_waiting_for_oneself_with_a_timeout_times_out() -> None:

@@ -8,7 +8,7 @@ import pykka
 import pytest
 
 import actorflow as af
-from actorflow.runtime.registry import Roster
+from actorflow.runtime.registry import ActorList
 from tests.runtime.actor.actors import Echo, Gate, Theirs
 from tests.runtime.worker.probe import PATIENCE, ended
 
@@ -148,20 +148,20 @@ def test_actors_that_are_equal_or_unhashable_are_registered_one_by_one() -> None
 
 
 def test_the_roster_does_what_pykka_does_with_its_list() -> None:
-    roster = Roster()
+    actors = ActorList()
     theirs, ours = Theirs.start(), Echo.start()
     for ref in (theirs, ours):
-        roster.append(ref)
-        assert ref in roster
-    assert list(roster) == roster[:] == [theirs, ours]
-    assert len(roster) == 2
-    roster.remove(theirs)
-    assert theirs not in roster
+        actors.append(ref)
+        assert ref in actors
+    assert list(actors) == actors[:] == [theirs, ours]
+    assert len(actors) == 2
+    actors.remove(theirs)
+    assert theirs not in actors
     for _ in range(2):
-        roster.remove(ours)
-    assert roster[:] == []
-    roster.add(ours.lifespan)
-    assert ours in roster
+        actors.remove(ours)
+    assert actors[:] == []
+    actors.add(ours.lifespan)
+    assert ours in actors
     for _ in range(2):
-        roster.discard(ours.lifespan)
-    assert len(roster) == 0
+        actors.discard(ours.lifespan)
+    assert len(actors) == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from behaviours import Unique
+from actorflow.behaviours import Unique
 from tests.runtime.worker.probe import PATIENCE
 
 

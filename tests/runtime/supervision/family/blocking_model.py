@@ -1,8 +1,8 @@
 """A naive model of OTP's supervisor, written from its rules alone.
 
 It is a blocking program with a mailbox, as the original is: it knows nothing of plans, steps or
-indexes, and looks for everything in a list. A `World` decides what comes of each start and how each
-child ends when it is stopped.
+indexes, and looks for everything in a list. A `World` decides the outcome of each start and how
+each child ends when it is stopped.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Model:
             for kid in alive:
                 kid.status = "stopping"
             self.step()
-            # Those with the same grace are told together, and so they are heard together.
+            # Children with the same grace are asked to stop together, so they answer together.
             graces = [kid.grace for kid in alive]
             for kid in sorted(alive, key=lambda kid: graces.index(kid.grace)):
                 kid.dead = self.world.ending(kid.name, kid.grace)

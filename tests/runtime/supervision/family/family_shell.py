@@ -9,7 +9,7 @@ from actorflow.runtime.exits import Crash, ExitReason, GaveUp, Killed, Normal, S
 from actorflow.runtime.supervision.actions import (
     Action,
     Exit,
-    Log,
+    LogAction,
     LogKind,
     Ready,
     Reply,
@@ -33,7 +33,7 @@ UNCLEAN = [BOOM, Killed(), Killed(abandoned=True)]
 
 
 def start(*_args: object, **_kwargs: object) -> None:
-    """Stand for what starts a child; the shell below decides what comes of it."""
+    """Stand for the function that starts a child; the shell below decides the outcome."""
 
 
 def child(id: Hashable, *args: object, **options: Any) -> Child:  # noqa: A002
@@ -43,15 +43,15 @@ def child(id: Hashable, *args: object, **options: Any) -> Child:  # noqa: A002
 class Shell:
     """Performs actions at once, unless `hold` is set, and records what it does.
 
-    The n-th incarnation of child "a" has the ref "an". `outcomes` says what comes of the next
-    starts of a child (default: it runs); `endings` how a child ends when asked to stop.
+    The n-th incarnation of child "a" has the ref "an". `outcomes` are the outcomes of the next
+    starts of a child (default: it runs); `endings` say how a child ends when asked to stop.
     """
 
     def __init__(self, *children: Child, draw: float = 0.0, **flags: Any) -> None:
         self.family = Family(children, Flags(**flags), draw=lambda: draw)
         self.now = 0.0
         self.trace: list[str] = []
-        self.logs: list[Log] = []
+        self.logs: list[LogAction] = []
         self.replies: dict[object, object] = {}
         self.retries: list[ScheduleRetry] = []
         self._exit: Exit | None = None
@@ -84,7 +84,7 @@ class Shell:
                 case Exit():
                     assert self._exit is None
                     self._exit = action
-                case Log():
+                case LogAction():
                     self.logs.append(action)
         self.family.check()
 
@@ -129,7 +129,7 @@ class Shell:
             self.stop(action)
 
     def ask(self, request: str, *args: Any, **options: Any) -> Any:
-        """Make a request and return the answer, or None if there is none yet."""
+        """Make a request and return the answer, or None if it has not come yet."""
         caller = object()
         self.perform(getattr(self.family.requests, request)(*args, caller=caller, **options))
         return self.replies.get(caller)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.runtime.supervision.actions import (
     Action,
-    Done,
+    ChildStarted,
     Exit,
     Ignored,
-    Log,
+    LogAction,
     Ready,
-    Refused,
     Release,
     Reply,
+    RequestDenied,
+    RequestDone,
     ScheduleRetry,
     StartChild,
-    Started,
     StopChildren,
 )
 from actorflow.runtime.supervision.spec import Child
@@ -100,7 +100,7 @@ class Shell:
         return iter(actions)
 
     def perform(self, step: list[Action]) -> Iterator[Action]:
-        """Perform the step now, and return an iterator of what follows from it."""
+        """Perform the step now, and return an iterator over the actions that follow from it."""
         first = step[0]
         if isinstance(first, StartChild):
             assert len(step) == 1
@@ -150,22 +150,22 @@ class Shell:
                     self.ready = True
                 case Exit():
                     self.exit = action
-                case Log():
+                case LogAction():
                     self.logs.append((action.kind.name, str(action.child.id)))
         return step
 
 
 def plain(answer: object) -> tuple[object, ...]:
     match answer:
-        case Started(ref, _):
+        case ChildStarted(ref, _):
             return ("started", ref)
         case Ignored():
             return ("ignored",)
-        case Done():
+        case RequestDone():
             return ("done",)
-        case Refused(why, None, _):
+        case RequestDenied(why, None, _):
             return ("refused", why.name)
-        case Refused(why, ref, _):
+        case RequestDenied(why, ref, _):
             return ("refused", why.name, ref)
     raise AssertionError(answer)
 

@@ -153,7 +153,7 @@ class World:
             culprit = failed
 
     def attempt(self, parent: Node, culprit: Node) -> Node | None:
-        """Restart the culprit and those that share its fate; return the one that did not start."""
+        """Restart the culprit and its group; return the child that did not start."""
         strategy = parent.flags["strategy"]
         affected = [culprit]
         if strategy == "one_for_all":

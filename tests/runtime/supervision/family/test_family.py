@@ -9,17 +9,17 @@ import pytest
 
 from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
-    Done,
+    ChildStarted,
     Exit,
     Ignored,
     LogKind,
     Ready,
+    RequestDone,
     RequestRefusal,
     StartChild,
-    Started,
     Why,
 )
-from actorflow.runtime.supervision.children import ChildInfo, ChildState, Counts, Phase
+from actorflow.runtime.supervision.children import ChildCounts, ChildInfo, ChildState, Phase
 from actorflow.runtime.supervision.family import Family, RestartWindow
 from actorflow.runtime.supervision.spec import Child
 from tests.runtime.supervision.family.family_shell import (
@@ -75,7 +75,7 @@ def test_s13_an_ignored_child_is_kept_unless_temporary(strategy: str) -> None:
     assert shell.is_ready()
     assert shell.refs() == [None, "b1"]
     assert shell.state("a") is ChildState.STOPPED
-    assert shell.family.requests.count_children() == Counts(
+    assert shell.family.requests.count_children() == ChildCounts(
         specs=2, active=1, supervisors=0, workers=2
     )
 
@@ -305,8 +305,8 @@ def test_s25_a_failing_restart_waits_for_its_retry_and_others_are_served_meanwhi
     assert shell.state("a") is ChildState.RESTARTING
     assert [retry.after for retry in shell.retries] == [0.0]
     assert shell.kinds() == [LogKind.CHILD_TERMINATED, LogKind.START_ERROR]
-    assert shell.ask("terminate_child", "b") == Done()
-    assert shell.ask("restart_child", "b") == Started("b2", "extra")
+    assert shell.ask("terminate_child", "b") == RequestDone()
+    assert shell.ask("restart_child", "b") == ChildStarted("b2", "extra")
     shell.retry()
     shell.retry()
     assert shell.refs() == ["a2", "b2"]
@@ -357,11 +357,11 @@ def test_s27_a_stale_retry_does_nothing(meanwhile: str) -> None:
     if meanwhile == "other_attempt":
         shell.exits("a2")
     else:
-        assert shell.ask("terminate_child", "b") == Done()
+        assert shell.ask("terminate_child", "b") == RequestDone()
     if meanwhile == "delete":
-        assert shell.ask("delete_child", "b") == Done()
+        assert shell.ask("delete_child", "b") == RequestDone()
     if meanwhile == "restart":
-        assert shell.ask("restart_child", "b") == Started("b2", "extra")
+        assert shell.ask("restart_child", "b") == ChildStarted("b2", "extra")
     shell.take_trace()
     before = (shell.family.requests.which_children(), shell.family.requests.statistics())
     shell.perform(shell.family.retry(stale, now=0.0))

@@ -12,7 +12,7 @@ import pytest
 from actorflow.runtime.exits import ExitReason, Killed, Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
     Exit,
-    Log,
+    LogAction,
     LogKind,
     Release,
     StartChild,
@@ -262,12 +262,12 @@ def test_s48_what_is_logged_names_child_ref_reason_and_restarts() -> None:
     shell.retry()
     shell.exits("a2")
     assert shell.logs == [
-        Log(LogKind.PROGRESS, a, "a1"),
-        Log(LogKind.CHILD_TERMINATED, a, "a1", BOOM),
-        Log(LogKind.START_ERROR, a, "a1", REFUSED, restarts=1),
-        Log(LogKind.PROGRESS, a, "a2", restarts=2),
-        Log(LogKind.CHILD_TERMINATED, a, "a2", BOOM, restarts=2),
-        Log(LogKind.TOO_MANY_RESTARTS, a, "a2", BOOM, restarts=2),
+        LogAction(LogKind.PROGRESS, a, "a1"),
+        LogAction(LogKind.CHILD_TERMINATED, a, "a1", BOOM),
+        LogAction(LogKind.START_ERROR, a, "a1", REFUSED, restarts=1),
+        LogAction(LogKind.PROGRESS, a, "a2", restarts=2),
+        LogAction(LogKind.CHILD_TERMINATED, a, "a2", BOOM, restarts=2),
+        LogAction(LogKind.TOO_MANY_RESTARTS, a, "a2", BOOM, restarts=2),
     ]
 
 

@@ -9,16 +9,16 @@ import pytest
 
 from actorflow.runtime.exits import Normal, Shutdown
 from actorflow.runtime.supervision.actions import (
-    Done,
+    ChildStarted,
     Exit,
     LogKind,
-    Refused,
+    RequestDenied,
+    RequestDone,
     RequestRefusal,
-    Started,
     StopChildren,
     Why,
 )
-from actorflow.runtime.supervision.children import ChildState, OutOfTurn
+from actorflow.runtime.supervision.children import ChildState, ImpossibleReport
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import Backoff, BadFlags
 from tests.runtime.supervision.family.family_shell import BOOM, Shell, abc, child, up
@@ -151,7 +151,11 @@ def test_requests_during_a_plan_are_answered_in_order() -> None:
     assert shell.ask("start_child", child("b")) is None
     while shell.held:
         shell.release()
-    assert list(shell.replies.values()) == [Done(), Done(), Started("b3", "extra")]
+    assert list(shell.replies.values()) == [
+        RequestDone(),
+        RequestDone(),
+        ChildStarted("b3", "extra"),
+    ]
     assert shell.refs() == ["a2", "c2", "b3"]
 
 
@@ -162,7 +166,7 @@ def test_shutdown_during_a_plan_waits_for_its_step_only() -> None:
     assert shell.ask("start_child", child("d")) is None
     shell.perform(shell.family.shutdown(Shutdown()))
     shell.release()  # the stop of c1
-    assert list(shell.replies.values()) == [Refused(RequestRefusal.STOPPING)]
+    assert list(shell.replies.values()) == [RequestDenied(RequestRefusal.STOPPING)]
     shell.release()
     assert shell.take_trace() == "-c1 -a1"
     assert shell.ending() is not None
@@ -190,7 +194,7 @@ def test_shutdown_during_a_request_still_answers_it() -> None:
     shell.ask("start_child", child("a"))
     shell.perform(shell.family.shutdown(Normal()))
     shell.release()
-    assert list(shell.replies.values()) == [Started("a1", "extra")]
+    assert list(shell.replies.values()) == [ChildStarted("a1", "extra")]
     shell.release()
     assert shell.take_trace() == "+a1 -a1"
 
@@ -208,16 +212,18 @@ def test_shutdown_during_a_restart_asks_for_no_retry() -> None:
 
 def test_unexpected_reports_are_bugs_of_the_shell() -> None:
     family = Family([child("a"), child("b")])
-    with pytest.raises(OutOfTurn, match=r"call begin\(\) first"):
+    with pytest.raises(ImpossibleReport, match=r"call begin\(\) first"):
         family.requests.terminate_child("a")
-    with pytest.raises(OutOfTurn, match="'a' was reported, but no start is waited for"):
+    with pytest.raises(ImpossibleReport, match="'a' was reported, but no start is waited for"):
         family.started("a", "a1", now=0.0)
     family.begin(now=0.0)
-    with pytest.raises(OutOfTurn, match="'b' was reported, but the start of 'a' is waited for"):
+    with pytest.raises(
+        ImpossibleReport, match="'b' was reported, but the start of 'a' is waited for"
+    ):
         family.start_failed("b", BOOM, now=0.0)
-    with pytest.raises(OutOfTurn, match=r"use start_ignored\('a'\)"):
+    with pytest.raises(ImpossibleReport, match=r"use start_ignored\('a'\)"):
         family.started("a", None, now=0.0)
-    with pytest.raises(OutOfTurn, match="is called once and first"):
+    with pytest.raises(ImpossibleReport, match="is called once and first"):
         family.begin(now=0.0)
     family.check()
 
@@ -236,10 +242,10 @@ def test_s34_a_child_whose_exit_waits_for_its_turn_is_still_started() -> None:
     shell.exits("b1")
     shell.release()
     assert list(shell.replies.values()) == [
-        Refused(RequestRefusal.ALREADY_STARTED, ref="b1"),
-        Refused(RequestRefusal.RUNNING),
-        Refused(RequestRefusal.RUNNING),
-        Done(),
+        RequestDenied(RequestRefusal.ALREADY_STARTED, ref="b1"),
+        RequestDenied(RequestRefusal.RUNNING),
+        RequestDenied(RequestRefusal.RUNNING),
+        RequestDone(),
     ]
     assert shell.take_trace() == "+a2"  # b had died, so there was nothing left to stop
     assert shell.state("b") is ChildState.STOPPED
@@ -259,7 +265,7 @@ def test_backoff_begins_anew_after_terminate_child() -> None:
     shell.retry()
     assert shell.retries[0].after == 2.0
     shell.ask("terminate_child", "b")
-    assert shell.ask("restart_child", "a") == Started("a3", "extra")
+    assert shell.ask("restart_child", "a") == ChildStarted("a3", "extra")
     shell.exits("a3")
     shell.outcomes["b"].clear()
     while shell.retries:

@@ -9,7 +9,12 @@ import pytest
 
 from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.exits import Crash, Killed, Shutdown
-from actorflow.runtime.supervision.actions import Refused, RequestRefusal, StartChild, Started
+from actorflow.runtime.supervision.actions import (
+    ChildStarted,
+    RequestDenied,
+    RequestRefusal,
+    StartChild,
+)
 from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import BadChild, BadFlags, Child, Flags
 from tests.runtime.supervision.family.family_shell import child, start, up
@@ -33,7 +38,7 @@ def test_s2_start_is_called_with_its_arguments_and_may_give_an_extra() -> None:
     assert isinstance(action, StartChild)
     assert (action.child.args, action.child.kwargs) == ((1, 2), {"x": 3})
     shell.release()
-    assert list(shell.replies.values()) == [Started("a1", "extra")]
+    assert list(shell.replies.values()) == [ChildStarted("a1", "extra")]
 
 
 def test_s2_start_must_be_callable() -> None:
@@ -49,7 +54,7 @@ def test_s2_a_start_that_returns_the_ref_of_another_child_has_failed() -> None:
     shell.ask("start_child", child("b"))
     shell.perform(shell.family.started("b", "a1", now=0.0))
     (answer,) = shell.replies.values()
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RequestDenied)
     assert answer.why is RequestRefusal.START_FAILED
     assert isinstance(answer.reason, Crash)
     assert "is child 'a' already" in str(answer.reason.exception)

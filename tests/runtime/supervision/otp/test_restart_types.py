@@ -149,7 +149,7 @@ def test_permanent_worker_that_a_user_stops_comes_back_under_a_new_ref_s14(
 def test_worker_can_be_made_again_whatever_its_behaviour_was_given_as(
     stage: Stage, behaviour: str
 ) -> None:
-    from behaviours import Bounded, Queue  # noqa: PLC0415 - only here
+    from actorflow.behaviours import Bounded, Queue  # noqa: PLC0415 - only here
 
     given: Any = {
         "instance": Bounded(Queue(), 2),

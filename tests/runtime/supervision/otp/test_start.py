@@ -9,7 +9,7 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.exits import FailedToStart
-from actorflow.runtime.supervision.actions import RequestRefusal, Started
+from actorflow.runtime.supervision.actions import ChildStarted, RequestRefusal
 from actorflow.runtime.supervision.children import ChildState
 from tests.runtime.supervision.kit import FAIL, counts, ids, names, ref, refusal, state
 
@@ -258,7 +258,7 @@ def test_extra_return_s2(stage: Stage) -> None:
     assert names(supervisor) == "a2 b1"
     supervisor.terminate_child("a")
     answer = supervisor.restart_child("a")
-    assert answer == Started(ref(supervisor, "a"), "extra")
+    assert answer == ChildStarted(ref(supervisor, "a"), "extra")
     assert refusal(supervisor.restart_child, "a") is RequestRefusal.RUNNING
     assert refusal(supervisor.restart_child, "z") is RequestRefusal.NOT_FOUND
 

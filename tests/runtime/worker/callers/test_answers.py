@@ -10,8 +10,10 @@ import pykka
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Base, Bounded, Queue, Stack
+from actorflow.runtime.worker import tickets
+from actorflow.runtime.worker.pair import runner
 from actorflow.testing import ManualLane
-from behaviours import Base, Bounded, Queue, Stack
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until, until_accumulated
 
 
@@ -138,20 +140,22 @@ def test_get_all_over_several_workers() -> None:
         worker.stop()
 
 
-def test_ask_raises_pykkas_timeout_and_the_message_stays(probe: Probe) -> None:
+def test_ask_raises_pykkas_timeout_and_withdraws_the_message(probe: Probe) -> None:
     worker = probe.spawn()
     worker.push(1)
     probe.begun()
-    with pytest.raises(pykka.Timeout, match="stays accumulated"):
+    with pytest.raises(pykka.Timeout, match="withdrawn, unless it runs"):
         worker.ask(2, timeout=0.001)
 
     async def late() -> None:
-        with pytest.raises(pykka.Timeout, match="stays accumulated"):
+        with pytest.raises(pykka.Timeout, match="withdrawn, unless it runs"):
             await worker.aask(3, timeout=0.001)
 
     asyncio.run(late())
     probe.open()
-    assert probe.begun() == [2, 3]
+    worker.stop()
+    assert probe.batches == [[1]]
+    assert worker.statistics().abandoned == 2
 
 
 def test_ask_with_a_timeout_that_suffices(squarer: af.WorkerRef) -> None:
@@ -165,7 +169,7 @@ def test_ask_waits_for_room_within_its_timeout(pool_probe: Probe) -> None:
     with pytest.raises(pykka.Timeout):
         worker.ask("late", timeout=0.001)
     waits = Caller(worker.ask, "patient")
-    until(lambda: len(worker.actor.intake._blocked or ()) == 1, "it waits for room")
+    until(lambda: len(worker.actor.offers._blocked or ()) == 1, "it waits for room")
     pool_probe.open()
     assert waits.value() is None
     assert "late" not in [message for batch in pool_probe.batches for message in batch]
@@ -215,9 +219,9 @@ def test_an_ended_worker_refuses_each_ask() -> None:
 
 
 def picky(batch: list[Any], state: Any) -> af.Answers:
-    """Answer with the text of a number; a message that is none fails alone."""
+    """Answer with the text of a number; any other message fails alone."""
     return af.Answers(
-        state, [str(m) if isinstance(m, int) else ValueError(f"{m} is no number") for m in batch]
+        state, [str(m) if isinstance(m, int) else ValueError(f"{m} is not a number") for m in batch]
     )
 
 
@@ -233,11 +237,11 @@ def test_m17_an_exception_is_raised_to_its_caller_alone_and_counted(job: Any) ->
         if isinstance(message, int):
             assert caller.value() == str(message)
         else:
-            with pytest.raises(ValueError, match=f"{message} is no number"):
+            with pytest.raises(ValueError, match=f"{message} is not a number"):
                 caller.value()
-    with pytest.raises(ValueError, match="five is no number"):
+    with pytest.raises(ValueError, match="five is not a number"):
         worker.push_block("five")
-    with pytest.raises(ValueError, match="six is no number"):
+    with pytest.raises(ValueError, match="six is not a number"):
         worker.ask("six", block=False).get(timeout=PATIENCE)
     assert worker.stop()
     assert worker.exit_reason == af.Normal()
@@ -286,7 +290,7 @@ def test_m17_with_isolate_a_failed_message_becomes_a_dead_letter() -> None:
     lane.run()
     assert futures[0].get(timeout=0) == "1"
     assert futures[2].get(timeout=0) == "3"
-    with pytest.raises(ValueError, match="two is no number"):
+    with pytest.raises(ValueError, match="two is not a number"):
         futures[1].get(timeout=0)
     (letter,) = worker.dead_letters
     assert letter.message == "two"
@@ -376,3 +380,59 @@ def test_many_threads_get_their_own_answers_and_none_twice() -> None:
             thread.join(PATIENCE)
         assert worker.statistics().processed == 2_400
     assert wrong == []
+
+
+def test_threads_that_ask_again_at_once_share_the_next_batch(
+    pool_probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the answers are under way, the next batch is not taken."""
+    pool_probe.then(None, af.Answers(None, [1, 2]))
+    worker = pool_probe.spawn()
+    worker.push("first")
+    pool_probe.begun()
+    callers = [Caller(worker.ask, "a"), Caller(worker.ask, "b")]
+    until_accumulated(worker, 2)
+    pool_probe.let_end()
+    assert len(pool_probe.begun()) == 2
+    worker.push("waits")
+    monkeypatch.setattr(runner, "let_callers_run", lambda _ticket: worker.push("asks again"))
+    pool_probe.let_end()
+    assert sorted(caller.value() for caller in callers) == [1, 2]
+    assert pool_probe.begun() == ["waits", "asks again"]
+    monkeypatch.undo()
+    pool_probe.open()
+
+
+def test_tasks_that_ask_again_at_once_share_the_next_batch(
+    pool_probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tickets, "_TURN", PATIENCE)
+    pool_probe.then(None, af.Answers(None, [1, 2]), af.Answers(None, [3, 4, 5]))
+    worker = pool_probe.spawn()
+
+    async def caller(name: str) -> list[int]:
+        return [await worker.aask(name), await worker.aask(name)]
+
+    async def main() -> list[list[int]]:
+        worker.push("first")
+        await asyncio.to_thread(pool_probe.begun)
+        tasks = [asyncio.create_task(caller(name)) for name in ("a", "b")]
+        await asyncio.sleep(0)
+        pool_probe.let_end()
+        assert await asyncio.to_thread(pool_probe.begun) == ["a", "b"]
+        worker.push("waits")
+        pool_probe.open()
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(main()) == [[1, 4], [2, 5]]
+    assert pool_probe.batches[-1] == ["waits", "a", "b"]
+
+
+def test_nobody_waits_for_a_loop_that_is_closed_or_runs_in_this_thread() -> None:
+    async def main() -> tickets.AsyncTicket:
+        ticket = tickets.AsyncTicket()
+        tickets.let_callers_run(ticket)  # would wait for itself
+        return ticket
+
+    tickets.let_callers_run(asyncio.run(main()))
+    tickets.let_callers_run(None)

@@ -9,8 +9,8 @@ import pykka
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Bounded, Chunk, Coalesce, Expire, Queue, Unique
 from actorflow.testing import ManualLane, VirtualClock
-from behaviours import Bounded, Chunk, Coalesce, Expire, Queue, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until, until_accumulated
 from tests.runtime.worker.statistics.law import Latest, Sampled
 
@@ -101,7 +101,7 @@ def test_m18_a_part_of_a_chunk_is_answered_when_its_turn_comes() -> None:
     assert worker.statistics().batches == 4
 
 
-# M18 for behaviours of the user's own.
+# M18 for custom behaviours.
 
 
 @pytest.mark.parametrize("behaviour", [Latest, lambda: Bounded(Latest, 5)])

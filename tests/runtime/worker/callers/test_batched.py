@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, assert_type
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Bounded, Linger, Queue, Unique
 from actorflow.runtime.worker.batched import AsyncBatched, Batched
 from actorflow.testing import ManualLane
-from behaviours import Bounded, Linger, Queue, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, until, until_accumulated
 
 if TYPE_CHECKING:
@@ -325,6 +325,10 @@ def test_each_object_has_a_worker_of_its_own() -> None:
         assert scale.batches == [[1]]
 
 
+def doubled(items: list[int]) -> list[int]:
+    return [2 * item for item in items]
+
+
 def test_an_object_is_not_kept_alive_and_its_worker_ends_with_it() -> None:
     scale = Scale(2)
     assert scale.apply(4) == 8
@@ -334,6 +338,21 @@ def test_an_object_is_not_kept_alive_and_its_worker_ends_with_it() -> None:
     gc.collect()
     assert gone() is None
     until(lambda: not worker.is_alive(), "the worker ends with its object")
+
+
+@pytest.mark.parametrize("executor", ["pool", "process"])
+def test_a_function_that_is_dropped_ends_its_worker(executor: str) -> None:
+    double = af.batched(executor=executor)(doubled)
+    assert double(2) == 4
+    worker = double.worker
+    assert worker.is_alive()
+    del double
+    gc.collect()
+    until(lambda: not worker.is_alive(), "the worker ends with its function")
+
+
+def test_a_function_lives_until_its_calls_have_returned() -> None:
+    assert [af.batched()(doubled)(number) for number in range(20)] == [2 * n for n in range(20)]
 
 
 def test_an_object_lives_until_its_calls_have_returned() -> None:

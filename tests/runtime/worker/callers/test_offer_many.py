@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import actorflow as af
-from actorflow.runtime.errors import Full, Malformed, Replaced, WorkerStopped, WouldBlock
-from actorflow.runtime.worker.pair.accumulation import Accumulation
-from actorflow.runtime.worker.tickets import ThreadTicket
-from behaviours import (
+from actorflow.behaviours import (
     Base,
     Bounded,
     Chunk,
@@ -28,7 +25,10 @@ from behaviours import (
     Throttle,
     Unique,
 )
-from behaviours.base import adapt
+from actorflow.behaviours.adapt import adapt
+from actorflow.runtime.errors import Full, Malformed, Replaced, WorkerStopped, WouldBlock
+from actorflow.runtime.worker.pair.accumulation import Accumulation
+from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.probe import PATIENCE
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def test_an_idle_worker_gets_them_as_one_batch(lane: ManualLane) -> None:
     batches: list[Any] = []
     worker = af.spawn(lambda batch, _: batches.append(batch), executor=lane)
     pairs = pairs_of(1, 2, 3)
-    assert worker.actor.intake.offer_many(pairs) == []
-    assert heard(pairs) == [[], [], []], "nobody is told before it is done"
+    assert worker.actor.offers.offer_many(pairs) == []
+    assert heard(pairs) == [[], [], []], "no caller is answered before it is done"
     lane.run()
     assert batches == [[1, 2, 3]]
     assert heard(pairs) == [DONE] * 3
@@ -84,7 +84,7 @@ def test_a_busy_worker_keeps_them_in_the_order_of_arrival(probe: Probe) -> None:
     assert probe.begun() == [0]
     worker.push(1)
     pairs = pairs_of(2, 3)
-    assert worker.actor.intake.offer_many(pairs) == []
+    assert worker.actor.offers.offer_many(pairs) == []
     worker.push(4)
     probe.open()
     worker.push_block(5, timeout=PATIENCE)
@@ -98,7 +98,7 @@ def test_a_busy_worker_takes_them_without_another_push(probe: Probe) -> None:
     worker.push(0)
     assert probe.begun() == [0]
     ticket = ThreadTicket()
-    assert worker.actor.intake.offer_many([(1, ticket)]) == []
+    assert worker.actor.offers.offer_many([(1, ticket)]) == []
     probe.open()
     assert ticket.wait(PATIENCE)
     assert [message for batch in probe.batches for message in batch] == [0, 1]
@@ -106,7 +106,7 @@ def test_a_busy_worker_takes_them_without_another_push(probe: Probe) -> None:
 
 def test_none_at_all_wakes_nobody(lane: ManualLane) -> None:
     worker = af.spawn(lambda batch, state: state, executor=lane)
-    assert worker.actor.intake.offer_many([]) == []
+    assert worker.actor.offers.offer_many([]) == []
     assert len(lane) == 0
     worker.stop()
 
@@ -117,7 +117,7 @@ def test_what_is_refused_is_given_back_and_its_ticket_left_alone(lane: ManualLan
         lambda batch, _: batches.append(batch), executor=lane, behaviour=Bounded(Queue(), 2)
     )
     pairs = pairs_of("a", "b", "c", "d")
-    refused = worker.actor.intake.offer_many(pairs)
+    refused = worker.actor.offers.offer_many(pairs)
     assert [ticket for ticket, _ in refused] == [ticket for _, ticket in pairs[2:]]
     assert all(isinstance(error, Full) for _, error in refused)
     lane.run()
@@ -131,7 +131,7 @@ def test_one_that_is_malformed_is_refused_alone(lane: ManualLane) -> None:
     batches: list[Any] = []
     worker = af.spawn(lambda batch, _: batches.append(batch), executor=lane, behaviour=Unique)
     pairs = pairs_of(("a", 1), 7, ("b", 1), ("a", 2))
-    ((ticket, error),) = worker.actor.intake.offer_many(pairs)
+    ((ticket, error),) = worker.actor.offers.offer_many(pairs)
     assert ticket is pairs[1][1]
     assert isinstance(error, Malformed)
     lane.run()
@@ -145,7 +145,7 @@ def test_where_others_would_wait_for_room_it_refuses(probe: Probe) -> None:
     worker.push(0)
     assert probe.begun() == [0]
     pairs = pairs_of(1, 2)
-    ((ticket, error),) = worker.actor.intake.offer_many(pairs)
+    ((ticket, error),) = worker.actor.offers.offer_many(pairs)
     assert ticket is pairs[1][1]
     assert isinstance(error, WouldBlock)
     probe.open()
@@ -158,15 +158,15 @@ def test_a_worker_that_stops_takes_none(probe: Probe) -> None:
     worker.push(0)
     assert probe.begun() == [0]
     waiting = pairs_of(1, 2)
-    assert worker.actor.intake.offer_many(waiting) == []
+    assert worker.actor.offers.offer_many(waiting) == []
     worker.stop(drain=False, block=False)
     late = pairs_of(3)
     with pytest.raises(WorkerStopped):
-        worker.actor.intake.offer_many(late)
+        worker.actor.offers.offer_many(late)
     probe.open()
     worker.stop()
     with pytest.raises(WorkerStopped):
-        worker.actor.intake.offer_many(late)
+        worker.actor.offers.offer_many(late)
     assert heard(waiting) == [[WorkerStopped], [WorkerStopped]]
     assert heard(late) == [[]]
     assert probe.batches == [[0]]
@@ -179,7 +179,7 @@ def test_each_hears_what_the_job_raised(lane: ManualLane) -> None:
 
     worker = af.spawn(job, executor=lane, on_failure="isolate")
     pairs = pairs_of("a", "bad", "b")
-    worker.actor.intake.offer_many(pairs)
+    worker.actor.offers.offer_many(pairs)
     lane.run()
     assert heard(pairs) == [DONE, [ValueError], DONE]
     worker.stop()
@@ -194,16 +194,16 @@ def test_they_leave_when_their_time_has_come(lane: ManualLane, clock: VirtualClo
         behaviour=Linger(Queue(), 5.0, 4),
     )
     first = pairs_of(1, 2)
-    worker.actor.intake.offer_many(first)
+    worker.actor.offers.offer_many(first)
     lane.run()
     assert batches == []
     clock.advance(5.0)
     lane.run()
     assert batches == [(5.0, [1, 2])]
-    worker.actor.intake.offer_many(pairs_of(3))
+    worker.actor.offers.offer_many(pairs_of(3))
     lane.run()
     full = pairs_of(4, 5, 6)  # the fourth ends the wait at once
-    worker.actor.intake.offer_many(full)
+    worker.actor.offers.offer_many(full)
     lane.run()
     assert batches[1:] == [(5.0, [3, 4, 5, 6])]
     assert heard([*first, *full]) == [DONE] * 5
@@ -221,7 +221,7 @@ def test_many_threads_lose_nothing() -> None:
             pairs = pairs_of(*((thread, 3 * number + each) for each in range(3)))
             with lock:
                 all_pairs.extend(pairs)
-            assert worker.actor.intake.offer_many(pairs) == []
+            assert worker.actor.offers.offer_many(pairs) == []
 
     threads = [threading.Thread(target=offer, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -239,7 +239,7 @@ def test_many_threads_lose_nothing() -> None:
 
 
 class Own(Base):
-    """A behaviour of a user's, which takes bare messages: newest first, at most five."""
+    """A custom behaviour, which takes bare messages: newest first, at most five."""
 
     def add(self, messages: Any, message: Any) -> Any:
         if message[1] == 3:
@@ -315,7 +315,7 @@ class Side:
         return result, told, len(core), core.folded, core.rejected, core.batches
 
     def end(self) -> Any:
-        """Drop what is held; return who was told what."""
+        """Drop the held messages; return the answers to their callers."""
         count = self.core.abandon(WorkerStopped("over"))
         return count, heard([(None, ticket) for ticket in self.tickets])
 

@@ -6,6 +6,10 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+import actorflow as af
+from actorflow.behaviours import Linger, Queue
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, resolve_many
 
 if TYPE_CHECKING:
@@ -157,3 +161,40 @@ def test_loops_that_run_in_other_threads() -> None:
     for thread in threads:
         assert woken.acquire(timeout=PATIENCE)
         thread.join(PATIENCE)
+
+
+CALLERS = 64
+
+
+@pytest.mark.parametrize("how", ["answers", "state", "raise"])
+def test_one_wake_up_for_all_callers_of_a_batch(how: str) -> None:
+    def job(batch: list[int], state: Any) -> Any:
+        if how == "raise":
+            raise ValueError(len(batch))
+        return af.Answers(state, [2 * each for each in batch]) if how == "answers" else state
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        wakes = []
+        original = loop.call_soon_threadsafe
+
+        def counted(*args: Any, **options: Any) -> asyncio.Handle:
+            wakes.append(args)
+            return original(*args, **options)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[assignment, method-assign]
+        calls = [worker.aask(each) for each in range(CALLERS)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        if how == "answers":
+            assert results == [2 * each for each in range(CALLERS)]
+        elif how == "raise":
+            assert {type(each) for each in results} == {ValueError}
+        return len(wakes)
+
+    worker = af.spawn(job, behaviour=Linger(Queue(), 60, size=CALLERS), on_failure=af.Isolate())
+    try:
+        wakes = asyncio.run(main())
+    finally:
+        worker.stop()
+    # Poison is sought message by message; after answers, the loop says that the callers have run.
+    assert wakes == {"raise": CALLERS, "state": 1, "answers": 2}[how]

@@ -175,7 +175,7 @@ def test_a_task_that_is_cancelled_leaves_nothing_behind(resolved_later: bool) ->
             ticket.resolve(ValueError("nobody waits"))
         kept = weakref.ref(ticket.future)
         del ticket, task
-        await asyncio.sleep(0)  # asyncio lets go of what has just run
+        await asyncio.sleep(0)  # asyncio drops its reference to the last task
         await asyncio.sleep(0)
         gc.collect()
         assert kept() is None

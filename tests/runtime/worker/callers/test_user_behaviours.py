@@ -1,4 +1,4 @@
-"""Callers who wait for messages inside behaviours of the user's own."""
+"""Callers who wait for messages inside custom behaviours."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Base, Bounded
+from actorflow.behaviours.adapt import adapt
 from actorflow.runtime.worker.pair.accumulation import Accumulation
-from behaviours import Base, Bounded
-from behaviours.base import adapt
 from tests.runtime.worker.probe import FakeTicket
 
 
@@ -30,7 +30,7 @@ class Wrapping(OneByOne):
         return [("wrapped", message), *messages]
 
     def transform(self, messages: Any) -> Any:
-        return messages[0][1]
+        return {"the message": messages[0][1]}
 
 
 class Plain:
@@ -68,7 +68,7 @@ def test_w20_a_behaviour_that_hides_its_messages_answers_late_not_early() -> Non
     first, second = offered(core, "a", "b")
     batch = core.take()
     assert batch is not None
-    assert batch.payload == "b"
+    assert batch.payload == {"the message": "b"}
     assert batch.tickets is None
     last = core.take()
     assert last is not None
@@ -85,6 +85,19 @@ def test_w20_the_callers_of_a_wrapped_user_behaviour_are_told_one_by_one() -> No
     assert (first.answers, second.answers) == ([], [None])
 
 
+def test_w20_equal_messages_of_two_callers_leave_one_by_one() -> None:
+    core = Accumulation(adapt(OneByOne()))
+    tickets = offered(core, 1, 1)
+    batch = core.take()
+    assert batch is not None
+    batch.resolve()
+    assert sorted(len(ticket.answers) for ticket in tickets) == [0, 1]
+    batch = core.take()
+    assert batch is not None
+    batch.resolve()
+    assert [ticket.answers for ticket in tickets] == [[None], [None]]
+
+
 @pytest.mark.parametrize("folded", [False, True])
 def test_w21_a_caller_whose_message_a_bound_dropped_from_a_user_behaviour_is_told(
     folded: bool,  # noqa: FBT001
@@ -96,11 +109,11 @@ def test_w21_a_caller_whose_message_a_bound_dropped_from_a_user_behaviour_is_tol
         core.fold()
     else:
         core.offer("c")
-    (fate,) = first.answers
-    assert isinstance(fate, af.Dropped)
-    assert second.answers == []
     batch = core.take()
     assert batch is not None
     assert batch.payload == ["b", "c"]
+    (fate,) = first.answers
+    assert isinstance(fate, af.Dropped)
+    assert second.answers == []
     batch.resolve()
     assert second.answers == [None]

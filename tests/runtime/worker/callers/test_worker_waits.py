@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from behaviours import Bounded, Queue, Unique
+from actorflow.behaviours import Bounded, Queue, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until, until_accumulated
 
 # A full behaviour that makes pushers wait.
@@ -20,7 +20,7 @@ def test_block_makes_pushers_wait_for_room(probe: Probe) -> None:
     probe.begun()
     worker.push(2)
     pushers = [Caller(push, 3) for push in (worker.push, worker.push_ack, worker.push_block)]
-    until(lambda: len(worker.actor.intake._blocked or ()) == 3, "three pushers wait")
+    until(lambda: len(worker.actor.offers._blocked or ()) == 3, "three pushers wait")
     assert not any(pusher.done.is_set() for pusher in pushers)
     for _ in range(4):
         probe.let_end()
@@ -54,7 +54,7 @@ def test_block_ends_with_an_error_when_the_worker_ends(probe: Probe) -> None:
     probe.begun()
     worker.push(2)
     pushers = [Caller(push, 3) for push in (worker.push, worker.push_ack, worker.push_block)]
-    until(lambda: len(worker.actor.intake._blocked or ()) == 3, "three pushers wait")
+    until(lambda: len(worker.actor.offers._blocked or ()) == 3, "three pushers wait")
     probe.let_end()
     assert all(isinstance(pusher.wait().error, af.WorkerCrashed) for pusher in pushers)
 

@@ -3,8 +3,8 @@
     python -m tests.runtime.worker.interrupts.interrupted BEHAVIOUR ROUNDS SEED [MUTATION]
 
 Each round spawns a worker in a `with` block and pushes in every way there is until a signal comes,
-which may strike the pushes, the end of the block or what comes after. Afterwards the worker must
-have ended and its books must add up. What went wrong is printed, one line each, and the exit status
+which may interrupt the pushes, the end of the block or the code after it. Afterwards the worker
+must have ended and its counts must add up. Each problem is printed on a line, and the exit status
 is 1; a round that hangs ends the process with the stacks of all threads.
 """
 
@@ -21,10 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import actorflow as af
-from actorflow.runtime.lanes.pool import Pool
-from actorflow.runtime.lanes.shelter import SHELTER
-from actorflow.runtime.worker.pair import accumulation, intake
-from behaviours import (
+from actorflow.behaviours import (
     Bounded,
     Coalesce,
     Debounce,
@@ -35,6 +32,10 @@ from behaviours import (
     Stack,
     Unique,
 )
+from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
+from actorflow.runtime.worker import shape
+from actorflow.runtime.worker.pair import offers
 from tests.runtime.worker.statistics.law import check_law
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class Round:
         self.taken.append(message)
 
     def problems(self) -> list[str]:
-        """Return what is wrong after the round."""
+        """Return the problems found after the round."""
         worker = self.worker
         if worker is None:
             return []
@@ -242,25 +243,25 @@ def split_hand_over() -> None:
     Pool.claim = claim_in_steps  # type: ignore[method-assign]
 
 
-def fold_unsheltered() -> None:
+def fold_in_main_thread() -> None:
     """Fold in the thread of the producer, whichever that is."""
 
-    class Unsheltered:
+    class Direct:
         def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
             if function.__name__ in ("_fold_now", "_fold_blocking"):
                 return function(*arguments)
-            return SHELTER.run(function, *arguments)
+            return UNINTERRUPTIBLE.run(function, *arguments)
 
-        def door(self) -> Callable[[Callable[[], Any]], Any]:
+        def poster(self) -> Callable[[Callable[[], Any]], Any]:
             return self.run
 
-    vars(intake)["SHELTER"] = Unsheltered()
-    vars(accumulation)["FOLD_AT"] = 8  # folds are short, so let there be many
+    vars(offers)["UNINTERRUPTIBLE"] = Direct()
+    vars(shape)["FOLD_AT"] = 8  # folds are short, so let there be many
 
 
 MUTATIONS: dict[str, Callable[[], None]] = {
     "split hand-over": split_hand_over,
-    "unsheltered fold": fold_unsheltered,
+    "fold in the main thread": fold_in_main_thread,
 }
 
 

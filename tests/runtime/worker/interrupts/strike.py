@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import actorflow
-import behaviours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
-_OURS = (*actorflow.__path__, *behaviours.__path__)
+_OURS = tuple(actorflow.__path__)
 _EXIT = ["LOAD_CONST", "LOAD_CONST", "LOAD_CONST"]
 
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Bounded, Debounce, Expire, Linger, Queue, Throttle, Unique
 from actorflow.runtime.lanes.pool import Pool
 from actorflow.runtime.worker.pair import accumulator as accumulator_module
-from actorflow.runtime.worker.pair import intake, transitions
-from behaviours import Bounded, Debounce, Expire, Linger, Queue, Throttle, Unique
+from actorflow.runtime.worker.pair import offers, transitions
 from tests.runtime.worker.interrupts.interrupted import BEHAVIOURS
 from tests.runtime.worker.interrupts.strike import Strike
 from tests.runtime.worker.probe import PATIENCE, Caller
@@ -61,7 +61,11 @@ def test_m13_signals_at_random_moments_for_long(behaviour: str) -> None:
 
 @pytest.mark.parametrize(
     ("mutation", "behaviour"),
-    [("split hand-over", "queue"), ("unsheltered fold", "unique"), ("unsheltered fold", "nested")],
+    [
+        ("split hand-over", "queue"),
+        ("fold in the main thread", "unique"),
+        ("fold in the main thread", "nested"),
+    ],
 )
 def test_the_rounds_notice_a_missing_safeguard(mutation: str, behaviour: str) -> None:
     # Each round has its chance to notice, and the first that does ends them. Usually some hundred
@@ -139,14 +143,14 @@ class Bench:
     async def _ajob(self, batch: list[Any], _state: Any) -> af.Answers:
         self.begun.set()
         self.processed += batch
-        while batch[0][0] == "busy" and not (self.release() or self.gate.is_set()):  # noqa: ASYNC110 - whoever opens the gate has no loop
+        while batch[0][0] == "busy" and not (self.release() or self.gate.is_set()):  # noqa: ASYNC110 - the gate is opened without a loop
             await asyncio.sleep(0.0002)
         return af.Answers(None, [message[1] for message in batch])
 
     def waits(self) -> None:
         """Let the busy batch end as soon as another message is there."""
         actor = self.worker.actor
-        self.release = lambda: len(actor.core) > 0 or bool(actor.intake._blocked)
+        self.release = lambda: len(actor.core) > 0 or bool(actor.offers._blocked)
 
     def _push_more(self) -> None:
         if self.worker.actor.core.behaviour.traits.blocks:
@@ -155,7 +159,7 @@ class Bench:
             self.worker.push(("more", number))
 
     def check(self) -> None:
-        """Assert that the worker works, or has ended, and that its books add up."""
+        """Assert that the worker works, or has ended, and that its counts add up."""
         worker = self.worker
         if not self.gate.is_set() and worker.is_alive() and not worker.actor.mode:
             more = Caller(self._push_more)  # others can go on while the job is at work
@@ -228,7 +232,7 @@ def help_out(bench: Bench) -> None:
     bench.worker.push_block(("x", 7))
 
 
-def leave(bench: Bench) -> None:
+def leave_with(bench: Bench) -> None:
     with bench.worker:
         pass
 
@@ -262,7 +266,7 @@ SCENES: dict[str, Scene] = {
     "help": Scene(help_out, help=True),
     "len": Scene(lambda bench: len(bench.worker)),
     "statistics": Scene(lambda bench: bench.worker.statistics()),
-    "exit": Scene(leave),
+    "exit": Scene(leave_with),
     "stop idle": Scene(stop_watched),
     "stop busy": Scene(stop_after_push, busy=True),
     "stop twice": Scene(stop_twice),
@@ -272,7 +276,7 @@ SCENES: dict[str, Scene] = {
 @pytest.fixture
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make producers fold after a few messages."""
-    for module in (accumulator_module, intake, transitions):
+    for module in (accumulator_module, offers, transitions):
         monkeypatch.setattr(module, "fold_at", lambda _shape: 2)
 
 
@@ -315,7 +319,7 @@ def test_m13_an_interrupt_at_any_opcode(scene: str, kind: str) -> None:
 def test_m13_an_interrupt_at_any_opcode_on_a_lane_that_has_to_start(
     kind: str, lane: str, scene: str
 ) -> None:
-    """The token then goes through the shelter, which starts a thread or wakes the loop."""
+    """The token then goes through the helper thread, which starts a thread or wakes the loop."""
     assert places(SCENES[scene], kind, opcodes=True, lane=lane) > 3
 
 

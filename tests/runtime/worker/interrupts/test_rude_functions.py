@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from behaviours import Bounded, Coalesce, Linger, Priority, Unique
+from actorflow.behaviours import Bounded, Coalesce, Linger, Priority, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe
 from tests.runtime.worker.statistics.law import check_law
 
@@ -140,7 +140,7 @@ def test_the_interrupt_of_a_key_function_stays_in_its_message_when_many_push() -
 _DRAINS = """
 import asyncio, os, signal, sys, threading
 import actorflow as af
-from behaviours import Linger, Queue
+from actorflow.behaviours import Linger, Queue
 
 processed = []
 interrupted = threading.Event()

@@ -10,7 +10,7 @@ from tests.runtime.worker.probe import PATIENCE, until
 
 
 class Crowd:
-    """A job that many batches are inside of at once; each ends when it is told to."""
+    """A job that many batches are in at once; the test decides when each one ends."""
 
     def __init__(self) -> None:
         self.most = self.inside = 0

@@ -65,7 +65,7 @@ def stop(batch: list[str], _state: None) -> Any:
 
 
 def say(batch: list[str], _state: None) -> None:
-    print(*batch)  # noqa: T201 - that is what is tested
+    print(*batch)  # noqa: T201 - the test reads it
 
 
 def return_a_lock(batch: list[str], _state: Any) -> Any:
@@ -83,3 +83,14 @@ def double(numbers: list[int]) -> list[Any]:
 @af.batched(executor="process")
 async def triple(numbers: list[int]) -> list[int]:
     return [3 * each for each in numbers]
+
+
+def hang_at_first(batch: list[Any], _state: None) -> Any:
+    """Note each batch; hang where it is the first one."""
+    texts = [text for _, text in batch]
+    path = batch[0][0]
+    is_first = not Path(path).read_text(encoding="ascii")
+    note(path, ",".join(texts))
+    if is_first:
+        threading.Event().wait()
+    return af.Answers(None, [text.upper() for text in texts])

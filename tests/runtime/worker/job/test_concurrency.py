@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import actorflow as af
+from actorflow.behaviours import Bounded, Chunk, Linger, Priority, Queue, Stack, Throttle, Unique
 from actorflow.testing import ManualLane, VirtualClock
-from behaviours import Bounded, Chunk, Linger, Priority, Queue, Stack, Throttle, Unique
 from tests.runtime.worker.job.crowd import Crowd, busy
 from tests.runtime.worker.probe import PATIENCE, until
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Chunk, Queue
 from actorflow.testing import ManualLane
-from behaviours import Chunk, Queue
 from tests.runtime.worker.job.crowd import Crowd, busy
 from tests.runtime.worker.probe import PATIENCE, Caller, ended, until
 

@@ -1,4 +1,4 @@
-"""The end of one executor is never taken for the end of the next, whenever it is told."""
+"""The end of one executor is never taken for the end of the next, whenever it is reported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 
 import actorflow as af
 from actorflow.runtime.worker.pair import runner
-from actorflow.runtime.worker.pair.life import Life, WorkerHandle
+from actorflow.runtime.worker.pair.lifecycle import Lifecycle
+from actorflow.runtime.worker.port import WorkerHandle
 from tests.runtime.worker.probe import PATIENCE, Caller, until
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.pair.transitions import Effects
+    from actorflow.runtime.worker.pair.interface import Effects
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -89,9 +90,9 @@ def test_late_start_does_not_release_whoever_waits_for_the_next_one() -> None:
     stale = pair.generation
     worker.executor.kill()
     assert third.wait(PATIENCE)
-    pair.life.started(pair, stale)
-    pair.life.start_failed(stale, af.Killed())
-    assert pair.life._started is not None  # the supervisor waits for the third start
+    pair.lifecycle.started(pair, stale)
+    pair.lifecycle.start_failed(stale, af.Killed())
+    assert pair.lifecycle._started is not None  # the supervisor waits for the third start
     plan.go_on.set()
     go_on.set()
     assert supervisor.stop(timeout=PATIENCE)
@@ -129,7 +130,7 @@ def test_crash_that_is_told_after_its_worker_was_replaced_is_not_that_of_the_new
 
     with af.Supervisor([af.Worker("w", crash)], max_restarts=9) as supervisor:
         first = supervisor.worker("w")
-        first.executor.watch(hold)  # it is called before the supervisor is told
+        first.executor.watch(hold)  # it is called before the supervisor's own callback
         crashing = Caller(first.push_block, "crash", timeout=PATIENCE)
         assert telling.wait(PATIENCE)
         first.stop(now=True)
@@ -146,7 +147,7 @@ def test_crash_that_is_told_after_its_worker_was_replaced_is_not_that_of_the_new
 def test_crash_that_is_told_after_a_restart_touches_neither_executor_nor_mail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An executor that crashes before it is watched is found, and replaced, by whoever watches."""
+    """An executor that crashes before it is watched is found, and replaced, by its watcher."""
     telling, go_on, watch = threading.Event(), threading.Event(), WorkerHandle.watch
 
     def hold(_ref: Any, _reason: Any) -> None:
@@ -178,15 +179,15 @@ def test_crash_that_is_told_after_a_restart_touches_neither_executor_nor_mail(
 def test_end_that_is_concluded_after_a_restart_is_not_that_of_the_next_executor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    concluding, go_on, conclude = threading.Event(), threading.Event(), Life.conclude
+    concluding, go_on, conclude = threading.Event(), threading.Event(), Lifecycle.conclude
 
-    def late(life: Life, effects: Effects) -> None:
+    def late(life: Lifecycle, effects: Effects) -> None:
         if effects.executor_gone and not concluding.is_set() and life.child_id == "slow":
             concluding.set()
             assert go_on.wait(PATIENCE)
         conclude(life, effects)
 
-    monkeypatch.setattr(Life, "conclude", late)
+    monkeypatch.setattr(Lifecycle, "conclude", late)
     slow = af.Child("slow", af.Worker("slow", crash), shutdown=0.01)
     children: list[Any] = [slow, af.Worker("sibling", crash)]
     with af.Supervisor(children, strategy="one_for_all", max_restarts=9) as supervisor:
@@ -273,7 +274,7 @@ def test_executor_that_is_killed_as_its_worker_is_parked_is_restarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hooked, fail_on = threading.Event(), threading.Event()
-    killing, kill_on, conclude = threading.Event(), threading.Event(), Life.conclude
+    killing, kill_on, conclude = threading.Event(), threading.Event(), Lifecycle.conclude
 
     class Hangs(af.Executor):
         def handle(self, batch: Any) -> None:
@@ -283,13 +284,13 @@ def test_executor_that_is_killed_as_its_worker_is_parked_is_restarted(
             hooked.set()
             assert fail_on.wait(PATIENCE)
 
-    def late(life: Life, effects: Effects) -> None:
+    def late(life: Lifecycle, effects: Effects) -> None:
         if effects.executor_gone and hooked.is_set() and not fail_on.is_set():
             killing.set()
             assert kill_on.wait(PATIENCE)
         conclude(life, effects)
 
-    monkeypatch.setattr(Life, "conclude", late)
+    monkeypatch.setattr(Lifecycle, "conclude", late)
     breaker = af.Breaker(failures=1)
     with af.Supervisor([af.Worker("w", Hangs, breaker=breaker)]) as supervisor:
         worker = supervisor.worker("w")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Chunk, Queue
 from actorflow.runtime.worker.options import Settings
 from actorflow.runtime.worker.process.lane import ProcessLane
-from behaviours import Chunk, Queue
-from tests.runtime.lanes.process.crewing import lines, wait_gone
+from tests.runtime.processes.pools import lines, wait_gone
 from tests.runtime.worker.job import elsewhere
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def test_the_message_that_kills_processes_is_isolated(notes: Path) -> None:
     with af.spawn(elsewhere.die_of_poison, executor="process", on_failure="isolate") as worker:
         worker.push_many([(str(notes), text) for text in ("a", "b", "poison", "c", "d")])
         with pytest.raises(af.ProcessCrashed):
-            worker.push_block((str(notes), "poison"))
-        worker.push_block((str(notes), "e"))
+            worker.push_block((str(notes), "poison"), timeout=60)
+        worker.push_block((str(notes), "e"), timeout=60)
         assert sorted(lines(notes, 5)) == ["a", "b", "c", "d", "e"]
         assert [each.message[1] for each in worker.dead_letters] == ["poison", "poison"]
 
@@ -221,7 +221,7 @@ def test_a_specification_starts_no_process() -> None:
     af.Worker("w", elsewhere.where, executor="process")
     lane = Settings(elsewhere.where, {"executor": "process"}).lane
     assert isinstance(lane, ProcessLane)
-    assert lane._crew is None
+    assert lane._pool is None
 
 
 def test_batched_functions_run_in_processes() -> None:

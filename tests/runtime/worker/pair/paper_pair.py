@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from actorflow.runtime.worker.pair.machine import Event, Facts, PairState, Step, StopMode, advance
+from actorflow.runtime.worker.pair.states import Event, Facts, PairState, Step, StopMode, advance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ NONE, NOT_DUE, READY = range(3)
 
 
 class Applied(NamedTuple):
-    """One use of the table, for those who check it."""
+    """One use of the table, for checks."""
 
     before: Paper
     event: Event
@@ -54,7 +54,7 @@ class Paper:
     broken: bool = False
     """The executor is about to crash with what the behaviour raised."""
     told: bool = False
-    """Everybody was told of the end."""
+    """All callbacks for the end were called."""
 
     def facts(self) -> Facts:
         """Return what the shell would tell the machine."""
@@ -80,7 +80,7 @@ class Desk:
     def apply(self, paper: Paper, event: Event, *, expired: bool = False) -> Paper:
         """Apply an event and all that follows from it at once. `expired`: a batch is empty."""
         paper = self._one(paper, event, expired=expired)
-        while paper.state in (S.RUNNING, S.STOPPING) and not paper.alone:  # free seats
+        while paper.state in (S.RUNNING, S.STOPPING) and not paper.alone:  # free slots
             if paper.running >= paper.limit or not (paper.running or paper.held):
                 break
             before = paper
@@ -133,7 +133,7 @@ class Desk:
             return replace(paper, running=paper.running + 1, alone=step)
         return paper  # LOOK_AGAIN is the caller's, TELL_EXECUTOR changes nothing
 
-    # What can happen.
+    # Events.
 
     def successors(self, paper: Paper) -> Iterator[tuple[str, Paper]]:
         """Yield everything that can happen next, with its name."""
@@ -173,7 +173,7 @@ class Desk:
             served = replace(less, mail=False) if paper.alone is Step.SERVE else less
             yield "done", self.apply(served, E.DONE)
             yield "done, rest expires", self.apply(served, E.DONE, expired=True)
-            if paper.raw:  # a behaviour with time may hold what has just come in
+            if paper.raw:  # a behaviour with time may hold new messages back
                 held = replace(served, raw=NONE, held=max(served.held, NOT_DUE))
                 yield "done, not due", self.apply(held, E.DONE)
         has_executor = paper.state not in (S.STARTING, S.ALONE, S.PARKED, S.DEAD)
@@ -214,7 +214,7 @@ class Desk:
             yield "timer, all expires", self.apply(fired, E.DUE, expired=bool(paper.held))
         if paper.state is S.WAITING:
             yield "ring", self.apply(paper, E.DUE)
-        if paper.timer:  # the length of a user's behaviour may depend on the time
+        if paper.timer:  # the length of a custom behaviour may depend on the time
             yield "vanish", replace(paper, held=NONE)
         if paper.running < (1 if paper.alone else paper.limit) and not paper.broken:
             yield "behaviour raises", self._one(paper, E.BROKEN)

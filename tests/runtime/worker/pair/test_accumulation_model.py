@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import actorflow as af
-from actorflow.runtime.worker.pair.accumulation import Accumulation
-from actorflow.testing import ManualLane, VirtualClock
-from behaviours import (
+from actorflow.behaviours import (
     Base,
     Bounded,
     Chunk,
@@ -30,11 +28,13 @@ from behaviours import (
     Throttle,
     Unique,
 )
-from behaviours.base import adapt, release
+from actorflow.behaviours.adapt import adapt, release
+from actorflow.runtime.worker.pair.accumulation import Accumulation
+from actorflow.testing import ManualLane, VirtualClock
 from tests.runtime.worker.probe import FakeTicket
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.pair.batch import Batch
+    from actorflow.runtime.worker.job.batch import Batch
 
 
 class OneByOne(Base):
@@ -145,7 +145,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.last = self.now
         return leaving, leaving
 
-    # What is done.
+    # Actions.
 
     def _message(self, key: int) -> Message:
         message = Message(key, len(self.everyone))
@@ -207,7 +207,7 @@ class CoreMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
-    # What must hold.
+    # Invariants.
 
     @invariant()
     def tickets_are_as_the_model_says(self) -> None:
@@ -264,7 +264,7 @@ WRAPPERS: dict[str, Any] = {
 
 @st.composite
 def compositions(draw: st.DrawFn) -> Any:
-    """Draw a behaviour: a policy in a few wrappers, those that can be had."""
+    """Draw a behaviour: a policy in a few of the available wrappers."""
     made: Any = draw(st.sampled_from((Queue, Stack, Unique, Priority, Fair, OneByOne)))()
     for wrapper in draw(st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3)):
         if isinstance(made, OneByOne):
@@ -356,7 +356,7 @@ class WorkerMachine(RuleBasedStateMachine):
         if waits:
             message.ticket = FakeTicket()
         try:
-            self.worker.actor.intake.offer(message, message.ticket)
+            self.worker.actor.offers.offer(message, message.ticket)
         except af.WorkerStopped:
             assert self._is_closed()
         except af.Full:
@@ -424,8 +424,8 @@ class WorkerMachine(RuleBasedStateMachine):
                 continue
             answer = message.ticket.answer  # exactly one
             if not self.trackable:
-                # Of a behaviour of the user's own nobody knows what it, or a bound on it, drops,
-                # nor always which messages have left: its callers are answered late.
+                # The pair cannot see which messages a custom behaviour, or a bound on it, drops,
+                # nor always which ones have left: its callers are answered late.
                 assert answer is None or isinstance(answer, (af.WorkerStopped, Broken))
             elif id(message) in handled:
                 # Cut off with `now`, the job ran to its end, but its callers were answered before.

@@ -16,15 +16,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import actorflow as af
-from actorflow.runtime.worker.pair.helping import help_out
-from actorflow.runtime.worker.pair.machine import PairState, StopMode
-from actorflow.runtime.worker.pair.stopping import kill, request_stop, retire
+from actorflow.behaviours import Bounded, Chunk, Queue, Stack, Unique
+from actorflow.behaviours.behaviour import Item
+from actorflow.runtime.worker.pair.offers import help_out
+from actorflow.runtime.worker.pair.requests import kill, request_stop, retire
+from actorflow.runtime.worker.pair.states import PairState, StopMode
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import make
 from actorflow.runtime.worker.tickets import FutureTicket
 from actorflow.testing import ManualLane, VirtualClock
-from behaviours import Bounded, Chunk, Queue, Stack, Unique
-from behaviours.base import Item
 
 
 class Racy(list[Any]):
@@ -84,12 +84,12 @@ class Twin:
         self.is_plain = plain
         self.exits: list[Any] = []
         if supervised:
-            self.pair.life.supervise(lambda reason: self.exits.append(type(reason)))
+            self.pair.lifecycle.supervise(lambda reason: self.exits.append(type(reason)))
         if plain:
             self.pair.open()
         else:
-            self.pair._plain = self.pair._line = self.pair._timeless = False
-            self.pair.life.launch()
+            self.pair.is_single_fifo = self.pair.is_fifo = self.pair.is_timeless = False
+            self.pair.lifecycle.launch()
         self.pair.idle.racers = list(racers)
 
     def number(self) -> int:
@@ -148,33 +148,33 @@ class Twin:
         elif action == "tick":
             self.clock.advance(1.0)
         elif action == "revive" and self.pair.state is PairState.ALONE:
-            self.pair.life.revive()
+            self.pair.lifecycle.revive()
         elif action in ("drain", "finish", "now"):
             request_stop(self.pair, StopMode(action))
 
     def look(self) -> dict[str, Any]:
         """Return all that the twins must have in common."""
         pair, core = self.pair, self.pair.core
-        seats = [
+        slots = [
             {
                 "batch": batch
                 and (batch.payload, batch.size, batch.reason, len(batch.tickets or ())),
-                "parts": [part.payload for part in seat.parts or ()],
-                "first": getattr(seat.first, "payload", seat.first),
-                "span": batch and seat.span,
+                "parts": [part.payload for part in slot.parts or ()],
+                "first": getattr(slot.first, "payload", slot.first),
+                "span": batch and slot.span,
             }
-            for seat in pair._every or (pair,)
-            for batch in (seat.batch,)
+            for slot in pair.all_slots or (pair,)
+            for batch in (slot.batch,)
         ]
-        timing = pair._timing
+        timing = pair.timing
         held: Any = core.behaviour if len(core.behaviour) else ()
         return {
             "state": pair.state,
             "token": bool(pair.idle),
             "accumulated": [getattr(one, "message", one) for one in (*held, *core.raw)],
             "marks": len(core.marks) - sum(type(one) is Item for one in core.raw),
-            "seats": seats,
-            "free": [pair._every.index(seat) for seat in pair._seats or ()],
+            "slots": slots,
+            "free": [pair.all_slots.index(slot) for slot in pair.free_slots or ()],
             "active": pair.active,
             "books": (core.processed, core.failed, core.dead_lettered, core.in_flight),
             "batches": core.batches,
@@ -184,7 +184,7 @@ class Twin:
             "mode": pair.mode,
             "ended": type(pair.exit_reason),
             "mail": len(pair.mail),
-            "since": pair._since,
+            "since": pair.waiting_since,
             "timing": timing and (timing.sizes(), timing.reasons, timing._samples),
             "seen": self.batches,
             "answered": [future._queue.qsize() if hasattr(future, "_queue") else None

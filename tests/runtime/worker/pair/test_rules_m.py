@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import actorflow as af
-from actorflow.runtime.worker.pair.machine import PairState, StopMode, Unexpected
-from actorflow.runtime.worker.pair.stopping import request_stop
+from actorflow.behaviours import Bounded, Coalesce, Linger, Queue, Unique
+from actorflow.runtime.worker.pair.requests import request_stop
+from actorflow.runtime.worker.pair.states import PairState, StopMode, Unexpected
 from actorflow.testing import ManualLane, VirtualClock
-from behaviours import Bounded, Coalesce, Linger, Queue, Unique
 from tests.runtime.worker.probe import Caller, Probe, is_locked, until_accumulated
 
 
@@ -54,10 +54,10 @@ def test_m3_a_push_takes_the_slow_path_exactly_when_it_must(lane: ManualLane) ->
 
 def test_m3_the_token_is_out_while_all_seats_are_busy(lane: ManualLane) -> None:
     worker = af.spawn(lambda _batch, _state: None, executor=lane, concurrency=2)
-    worker.actor.intake.offer(1)
+    worker.actor.offers.offer(1)
     assert worker.actor.idle, "there is room for a second batch"
     for message in (2, 3):
-        worker.actor.intake.offer(message)
+        worker.actor.offers.offer(message)
     assert not worker.actor.idle
     lane.run()
     assert worker.actor.idle
@@ -161,7 +161,7 @@ def test_m2_an_event_without_a_row_is_raised_and_not_taken_for_the_behaviours_er
 ) -> None:
     worker = af.spawn(lambda _batch, _state: None, executor=lane)
     with pytest.raises(Unexpected, match="REVIVED came in state IDLE"):
-        worker.actor.life.revive()
+        worker.actor.lifecycle.revive()
     worker.stop(now=True)
 
 
@@ -170,7 +170,7 @@ def test_m9_no_batch_begins_while_mail_is_served_though_there_are_seats(lane: Ma
     worker = af.spawn(lambda batch, _state: seen.append(batch), executor=lane, concurrency=3)
     asked = worker.executor.ask("hello", block=False)
     pair = worker.actor
-    executor = pair.life.executor
+    executor = pair.lifecycle.executor
     receive = executor.receive
 
     def serving(message: Any) -> Any:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.pair.machine import PairState
-from actorflow.runtime.worker.pair.stopping import kill
+from actorflow.behaviours import Bounded, Coalesce, Queue, Unique
+from actorflow.runtime.worker.pair.requests import kill
+from actorflow.runtime.worker.pair.states import PairState
 from actorflow.testing import ManualLane
-from behaviours import Bounded, Coalesce, Queue, Unique
 from tests.runtime.test_fork import in_child
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, is_locked
 
@@ -78,7 +78,7 @@ def test_m19_blocked_pushers_are_woken_in_order_as_many_as_there_is_room_for(
         callers.append(Caller(worker.push, message))
         waiting = worker.actor
         pause = threading.Event()
-        while len(waiting.intake._blocked or ()) < len(callers):
+        while len(waiting.offers._blocked or ()) < len(callers):
             pause.wait(0.0005)
     for expected in ([1, 2], [3, 4], [5, 6], [7]):
         pool_probe.let_end()
@@ -96,7 +96,7 @@ def test_m20_watchers_hear_once_after_the_change_and_never_under_the_lock(lane: 
         return lambda _ref, reason: seen.append((who, pair.state, is_locked(pair.lock), reason))
 
     worker.watch(notice("worker"))
-    pair.life.executor.watch(notice("executor"))
+    pair.lifecycle.executor.watch(notice("executor"))
     worker.stop()
     worker.stop(now=True)
     assert sorted(seen, key=lambda one: str(one[0])) == [
@@ -188,7 +188,7 @@ def test_a_revival_of_a_pair_that_was_stopped_meanwhile_does_not_hang(lane: Manu
 
     with af.Supervisor([af.Child("a", af.Worker("a", Job))], max_restarts=0) as tree:
         worker = tree.which_children()[0].ref
-        life = worker.actor.life
+        life = worker.actor.lifecycle
         kill(worker.actor)
         caller = Caller(life.revive)
         assert caller.done.wait(PATIENCE)
@@ -205,7 +205,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no o
 def test_m24_every_worker_of_the_parent_is_dead_in_a_child_and_says_so(options: str) -> None:
     in_child(
         f"""
-        from behaviours import Unique
+        from actorflow.behaviours import Unique
         af_unique = Unique(key=str)
         busy, go_on = threading.Event(), threading.Event()
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.pair.accumulation import QUEUE, STACK, Accumulation
+from actorflow.behaviours import Behaviour, Queue, Stack
+from actorflow.runtime.worker.pair.accumulation import Accumulation
+from actorflow.runtime.worker.shape import QUEUE, STACK
 from actorflow.testing import ManualLane
-from behaviours import Behaviour, Queue, Stack
 
 SHARED: dict[type[Behaviour], Behaviour] = {Queue: QUEUE, Stack: STACK}
 

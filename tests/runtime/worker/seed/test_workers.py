@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from behaviours import Base, Bounded, Chunk, Priority, Queue, Stack, Unique
+from actorflow.behaviours import Base, Bounded, Chunk, Priority, Queue, Stack, Unique
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until_accumulated
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
+from actorflow.behaviours import Linger, Queue
 from actorflow.runtime.exits import Normal
-from actorflow.runtime.worker.pair.stopping import retire
-from behaviours import Linger, Queue
+from actorflow.runtime.worker.pair.requests import retire
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until_accumulated
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def test_an_idle_worker_can_retire_at_once(probe: Probe) -> None:
     assert retire(worker.actor)
     assert not retire(worker.actor)
     assert isinstance(worker.exit_reason, Normal)
-    assert isinstance(worker.actor.life.executor.exit_reason, Normal)
+    assert isinstance(worker.actor.lifecycle.executor.exit_reason, Normal)
     with pytest.raises(af.WorkerStopped):
         worker.push(1)
 

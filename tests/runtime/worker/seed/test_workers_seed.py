@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from behaviours import Base, Priority, Queue, Stack, TableUnique, Throttle, Unique
-from behaviours.base import Traits
+from actorflow.behaviours import Base, Priority, Queue, Stack, TableUnique, Throttle, Unique
+from actorflow.behaviours.behaviour import Traits
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, ended, until_accumulated
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Behaviours with time in them, on workers: who waits, and what ends the wait."""
+"""Timed behaviours on workers: which messages wait, and which events end the wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from behaviours import Debounce, Expire, Linger, Queue
+from actorflow.behaviours import Debounce, Expire, Linger, Queue
 from tests.runtime.worker.probe import FakeTicket
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_linger_sets_no_timer_where_enough_has_come_meanwhile(
     worker.actor.core.raw.extend("abc")  # as by producers that found the token taken
     worker.push("d")
     notes.wait(0.0)
-    assert notes.calls == [(0.0, ["a", "b", "c", "d"])]
+    assert notes.calls == [(0.0, ["a", "b", "c"]), (0.0, ["d"])]
     assert timers == []
     worker.push("e")
     assert timers == [60.0]
@@ -103,7 +103,7 @@ def test_who_waits_for_an_expired_message_is_told(notes: Notes) -> None:
     worker = notes.spawn(behaviour=Expire(Queue, 5.0))
     worker.push("first")  # taken at once, but the lane has not run yet
     ticket = FakeTicket()
-    worker.actor.intake.offer("old", ticket)
+    worker.actor.offers.offer("old", ticket)
     notes.clock.advance(10.0)
     worker.push("young")
     notes.wait(0.0)

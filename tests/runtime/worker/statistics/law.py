@@ -1,10 +1,10 @@
-"""The law of the statistics, and behaviours of a user's own that make it hard to keep."""
+"""The law of the statistics, and custom behaviours that make it hard to keep."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from behaviours import Base
+from actorflow.behaviours import Base
 
 if TYPE_CHECKING:
     import actorflow as af
@@ -14,10 +14,11 @@ def check_law(worker: af.WorkerRef) -> af.WorkerStatistics:
     """Assert that the counts add up at this moment, and return them."""
     s = worker.statistics()
     ends = s.processed + s.failed + s.replaced + s.merged + s.dropped + s.expired + s.dead_lettered
+    ends += s.abandoned
     assert s.accepted == ends + s.held + s.in_flight, s
     counts = (
         s.accepted, s.rejected, s.processed, s.failed, s.replaced, s.merged, s.dropped, s.expired,
-        s.dead_lettered, s.held, s.in_flight, s.batches,
+        s.abandoned, s.dead_lettered, s.held, s.in_flight, s.batches,
     )  # fmt: skip
     assert min(counts) >= 0, s
     assert sum(s.reasons.values()) == s.batches, s

@@ -13,8 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import actorflow as af
-from actorflow.testing import ManualLane, VirtualClock
-from behaviours import (
+from actorflow.behaviours import (
     Adaptive,
     Bounded,
     Chunk,
@@ -30,6 +29,7 @@ from behaviours import (
     Throttle,
     Unique,
 )
+from actorflow.testing import ManualLane, VirtualClock
 from tests.behaviours.compositions import built, compositions, possible
 from tests.behaviours.models import merge
 from tests.runtime.worker.probe import PATIENCE, until

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.testing import ManualLane, VirtualClock
-from behaviours import (
+from actorflow.behaviours import (
     Adaptive,
     Bounded,
     Chunk,
@@ -22,10 +21,11 @@ from behaviours import (
     Throttle,
     Unique,
 )
+from actorflow.testing import ManualLane, VirtualClock
 from tests.runtime.worker.probe import PATIENCE, Probe
 
 if TYPE_CHECKING:
-    from actorflow.runtime.worker.pair.batch import Batch
+    from actorflow.runtime.worker.job.batch import Batch
 
 
 class Log:
@@ -61,7 +61,7 @@ class Log:
         return [(batch, reason) for batch, reason, _ in self.left]
 
     def check(self) -> None:
-        """Compare the statistics with what the job has seen, apart from what was run again."""
+        """Compare the statistics with the batches the job has seen, except repeated ones."""
         counted: dict[str, int] = {}
         for _, reason, _ in self.left:
             if reason != "retry":

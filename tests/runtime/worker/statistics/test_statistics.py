@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from behaviours import Bounded, Queue, Unique
+from actorflow.behaviours import Bounded, Queue, Unique
 
 if TYPE_CHECKING:
     from actorflow.testing import ManualLane
@@ -20,6 +20,7 @@ def test_a_fresh_worker_has_done_nothing(lane: ManualLane) -> None:
     counts = dataclasses.asdict(statistics)
     assert counts.pop("batch_sizes") == {}
     assert counts.pop("reasons") == {}
+    assert counts.pop("concurrency") == 1
     for time in ("latency", "wait", "service"):
         assert counts.pop(f"{time}_p50") is None
         assert counts.pop(f"{time}_p99") is None

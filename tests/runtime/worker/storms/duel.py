@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 import actorflow as af
-from actorflow.runtime.worker.pair import accumulation
-from actorflow.runtime.worker.pair.helping import help_out
+from actorflow.behaviours import Queue, Throttle
+from actorflow.runtime.worker.pair import callers
+from actorflow.runtime.worker.pair.offers import help_out
 from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.testing import ManualLane, VirtualClock
-from behaviours import Queue, Throttle
 from tests.runtime.worker.probe import is_locked
 from tests.runtime.worker.storms.interleave import PATIENCE, Paused
 
@@ -47,16 +47,16 @@ class Poisoned(Exception):
 
 
 class Lingering:
-    """A behaviour of a user's: three messages, or five seconds after the first."""
+    """A custom behaviour: three messages, or five seconds after the first."""
 
     def __init__(self) -> None:
         self._held: list[Any] = []
-        self._since = 0.0
+        self.waiting_since = 0.0
         self._now = 0.0
 
     def add(self, message: Any) -> None:
         if not self._held:
-            self._since = self._now
+            self.waiting_since = self._now
         self._held.append(message)
 
     def take(self) -> list[Any]:
@@ -68,7 +68,7 @@ class Lingering:
 
     def ready_at(self, now: float) -> float:
         self._now = now
-        return now if len(self._held) >= 3 else self._since + EVERY
+        return now if len(self._held) >= 3 else self.waiting_since + EVERY
 
 
 class OneLane(ManualLane):
@@ -189,7 +189,7 @@ class Arena:
         )
         self.over = threading.Semaphore(0)
         self.worker.actor.lock = Door(self.over)  # type: ignore[assignment]
-        accumulation._MARKING = Door(self.over)  # type: ignore[assignment]
+        callers._MARKING = Door(self.over)  # type: ignore[assignment]
         self._begin()
 
     def _begin(self) -> None:
@@ -221,7 +221,7 @@ class Arena:
     def try_out(self, action: str) -> Callable[[], None]:
         """Perform an action; return when it is over, or waits for the lock.
 
-        What is returned waits for its end.
+        The returned function waits for its end.
         """
 
         def do() -> None:
@@ -236,7 +236,7 @@ class Arena:
             thread.join(PATIENCE)
             assert not thread.is_alive(), f"{action} hangs"
 
-        if not (is_locked(self.worker.actor.lock) or is_locked(accumulation._MARKING)):
+        if not (is_locked(self.worker.actor.lock) or is_locked(callers._MARKING)):
             do()
             return lambda: None
         thread = threading.Thread(target=do, daemon=True)
@@ -244,7 +244,7 @@ class Arena:
         assert self.over.acquire(timeout=PATIENCE), f"{action} hangs"
         return finish
 
-    # What may happen.
+    # Events.
 
     def do(self, action: str) -> None:
         """Perform an action."""
@@ -258,7 +258,7 @@ class Arena:
     def _send(self, action: str) -> None:
         message: Any = {"same": SAME, "poison": "poison"}.get(action) or self._fresh()
         ways: dict[str, Callable[[], Any]] = {
-            "ack": lambda: self.worker.actor.intake.offer(message),
+            "ack": lambda: self.worker.actor.offers.offer(message),
             "block": lambda: self._wait_for(message),
             "help": lambda: self._wait_for(message, helping=True),
         }
@@ -280,7 +280,7 @@ class Arena:
         if pair.core.shape.accepts_all:
             self.worker._append(message, ticket)
         else:
-            pair.intake.offer(message, ticket)
+            pair.offers.offer(message, ticket)
 
     def _ticket(self, message: Any) -> Once:
         return self.tickets.setdefault(message, Once())
@@ -326,7 +326,7 @@ class Arena:
         self.worker.statistics()
         len(self.worker)
 
-    # What must hold.
+    # Invariants.
 
     def settle(self) -> None:
         """Run everything that is still to come."""
@@ -335,7 +335,7 @@ class Arena:
             self.clock.advance(10 * EVERY)
 
     def check(self) -> list[str]:
-        """Return what is wrong."""
+        """Return the problems found."""
         self.settle()
         worker, say = self.worker, self.wrong.append
         stopped = self.state in {"stopping", "idling"} or bool(self.done & {"drain", *_LOSING})

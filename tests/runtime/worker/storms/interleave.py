@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import actorflow.runtime
-import behaviours
+from actorflow import behaviours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 PATIENCE = 20.0
-"""Seconds that a test waits for what must happen; only a failing test waits so long."""
+"""Seconds that a test waits for an expected event; only a failing test waits so long."""
 
 _OURS = (*actorflow.runtime.__path__, *behaviours.__path__)
 

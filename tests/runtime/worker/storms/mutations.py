@@ -8,9 +8,9 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.worker.pair import transitions
+from actorflow.runtime.worker.pair import requests, transitions
 from actorflow.runtime.worker.pair.accumulator import Accumulator
-from actorflow.runtime.worker.pair.intake import Intake
+from actorflow.runtime.worker.pair.offers import Offers
 
 if TYPE_CHECKING:
     import pytest
@@ -37,7 +37,7 @@ class NoLock:
 
 @dataclass(frozen=True)
 class Mutation:
-    """Lines of the pair that are replaced: by function, what is there, and what comes."""
+    """Lines of the pair that are replaced: by function, the old and the new lines."""
 
     name: str
     changes: tuple[tuple[str, str, str], ...]
@@ -71,7 +71,7 @@ class Mutation:
 
 
 _PAIR = "actorflow.runtime.worker.pair."
-_OWNERS = (Accumulator, Intake, transitions)
+_OWNERS = (Accumulator, Offers, transitions, requests)
 _CLAIM = "self.settings.lane.claim(self.idle)"
 
 MUTATIONS = (
@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         "no second look in the general path",
-        (("look_again", "if pair.core.raw or pair.mail:", "if False:"),),
+        (("recheck_inbox", "if pair.core.raw or pair.mail:", "if False:"),),
         storm=None,  # in lulls over "chunk" it takes them up to some dozens of seeds
         duel=("idling", "help", "push"),
     ),
@@ -102,7 +102,7 @@ MUTATIONS = (
         duel=("idle", "push", "look"),
     ),
     Mutation(
-        "the token is handed over twice, and active seats are not counted",
+        "the token is handed over twice, and active slots are not counted",
         (
             ("wake", _CLAIM, f"{_CLAIM} and self.settings.lane.submit(self)"),
             ("_facts", "running=pair.active", "running=0"),
@@ -113,7 +113,7 @@ MUTATIONS = (
     ),
     Mutation(
         "nobody catches up with an executor that was woken",
-        (("catch_up", "not pair.idle and not pair.active", "False"),),
+        (("start_pending", "not pair.idle and not pair.active", "False"),),
         storm=None,
         duel=("busy", "finish", "look"),
     ),

@@ -1,10 +1,10 @@
-"""Storms: many producers against one worker, and what must hold whatever they do.
+"""Storms: many producers against one worker, and invariants that hold whatever they do.
 
 `run_storm` lets producer threads push in every way there is, while the job is slow at random and
-somebody stops the worker and somebody reads its statistics, and returns the list of what went
-wrong: lost, repeated or reordered messages, callers answered wrongly or not at all, too many runs
-of the job at once, counts that do not add up. It is empty unless there is a bug, which is shown by
-taking single safeguards away.
+other threads stop the worker and read its statistics. It returns the list of problems: lost,
+repeated or reordered messages, callers answered wrongly or not at all, too many runs of the job at
+once, counts that do not add up. The list is empty unless there is a bug, which is shown by taking
+single safeguards away.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pytest import MonkeyPatch  # noqa: PT013 - the class alone
 
 import actorflow as af
 from actorflow.runtime.lanes.pool import Pool
-from actorflow.runtime.worker.pair import accumulation
+from actorflow.runtime.worker import shape
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.storms.weather import (
     BEHAVIOURS,
@@ -62,7 +62,7 @@ class Storm:
         self._dice = random.Random(weather.seed)
         self._crash_at = self._dice.randrange(1, 6) if weather.crash else 0
         self._batches = 0
-        self._burst = RUSH if weather.calm else BURST if weather.lulls else 0
+        self._burst = RUSH if weather.reset_threshold else BURST if weather.lulls else 0
         self._early = {"drain", "finish", "now"} if weather.stop else set()
         self.worker = af.spawn(
             self._job,
@@ -88,7 +88,7 @@ class Storm:
         try:
             self._batches += 1
             self.largest = max(self.largest, len(batch))
-            for _ in range(0 if self.weather.calm else self._dice.randrange(400)):
+            for _ in range(0 if self.weather.reset_threshold else self._dice.randrange(400)):
                 pass
             if self._batches == self._crash_at:
                 raise Crashed
@@ -111,7 +111,7 @@ class Storm:
 
     def _produce(self, producer: Producer) -> None:
         dice = random.Random(f"{self.weather.seed}/{producer.number}")
-        plain = self.weather.calm or self.weather.lulls
+        plain = self.weather.reset_threshold or self.weather.lulls
         number = 0
         try:
             while number < self.weather.messages:
@@ -165,11 +165,11 @@ class Storm:
 
     def _stand_in_line(self, messages: list[Any]) -> None:
         """Push several messages of which each has to wait until there is room."""
-        offer = self.worker.actor.intake.try_offer
+        offer = self.worker.actor.offers.try_offer
         for waiter in [offer(message, None, ThreadTicket) for message in messages]:
             if waiter is not None:
                 if not waiter.wait(self.weather.patience):
-                    self.wrong.append("a producer waits for room for ever")
+                    self.wrong.append("a producer waits for room forever")
                 if waiter.error is not None:
                     raise waiter.error
 
@@ -227,7 +227,7 @@ class Storm:
     # The storm.
 
     def run(self) -> list[str]:
-        """Run the storm; return what went wrong."""
+        """Run the storm; return the problems found."""
         threads = [
             threading.Thread(target=self._produce, args=(one,), daemon=True)
             for one in self.producers
@@ -299,7 +299,7 @@ class Storm:
         if not self.wrong:
             self.wrong.append("the worker does not come to rest")
 
-    # What must hold.
+    # Invariants.
 
     def _check(self) -> None:
         weather = self.weather
@@ -362,11 +362,11 @@ class Storm:
             return
         if counts.processed != len(self.processed):
             self.wrong.append(f"{counts.processed} counted, {len(self.processed)} processed")
-        slack = 4 * vars(accumulation)["FOLD_AT"] + 5 * self.weather.producers
+        slack = 4 * vars(shape)["FOLD_AT"] + 5 * self.weather.producers
         if "Bounded" in repr(self.worker.actor.core.behaviour):
             if self.largest > BOUND:
                 self.wrong.append(f"a batch of {self.largest} with a bound of {BOUND}")
-            if self.raw > slack and not self.weather.calm:
+            if self.raw > slack and not self.weather.reset_threshold:
                 self.wrong.append(f"{self.raw} raw messages with a slack of {slack}")
 
     def _await_threads(self) -> None:
@@ -398,12 +398,12 @@ def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 def _fold_at(limit: int | None) -> Iterator[None]:
     with MonkeyPatch.context() as patch:
         if limit is not None:
-            patch.setattr(accumulation, "FOLD_AT", limit)
+            patch.setattr(shape, "FOLD_AT", limit)
         yield
 
 
 def run_storm(weather: Weather) -> list[str]:
-    """Run one storm on threads of its own; return what went wrong."""
+    """Run one storm on threads of its own; return the problems found."""
     pool = Pool(core=2, name="storm")
     try:
         with event_loop() as loop, _fold_at(weather.fold_at):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker.pair.stopping import abandon_executor
+from actorflow.runtime.worker.pair.requests import abandon_executor
 from actorflow.runtime.worker.spec import launch, make
 from actorflow.testing import ManualLane
 from tests.runtime.worker.probe import is_locked
@@ -52,7 +52,7 @@ def test_m7_an_executor_that_is_replaced_while_it_begins_leaves_the_next_one_who
         lane = ManualLane()
         seen: list[str] = []
         worker = make(lambda batch, _, seen=seen: seen.extend(batch), {"executor": lane})
-        life = worker.actor.life
+        life = worker.actor.lifecycle
         life.supervise(lambda _reason: None)
         launch(worker)
         worker.push("first")
@@ -74,4 +74,4 @@ def test_m7_an_executor_that_is_replaced_while_it_begins_leaves_the_next_one_who
 
 def _replace(pair: Any) -> None:
     abandon_executor(pair)
-    pair.life.revive()
+    pair.lifecycle.revive()

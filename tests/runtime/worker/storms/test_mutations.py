@@ -16,6 +16,11 @@ SEEDS = 400
 """The most storms that a missing safeguard may survive. Usually fewer than a dozen do."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def table() -> None:
+    """Replace the check of all other modules: the storms have to notice the mutations."""
+
+
 @pytest.mark.parametrize("mutation", [one for one in MUTATIONS if one.storm], ids=str)
 def test_a_storm_notices_a_missing_safeguard(
     mutation: Mutation, monkeypatch: pytest.MonkeyPatch

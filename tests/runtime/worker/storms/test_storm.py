@@ -74,7 +74,13 @@ def test_a_storm_without_the_interpreter_lock() -> None:
 @pytest.mark.parametrize("behaviour", ["queue", "unique", "drop_oldest", "chunk"])
 def test_a_storm_of_eight_million_messages(behaviour: str, stop: str | None) -> None:
     weather = Weather(
-        behaviour, seed=4, messages=1_000_000, stop=stop, calm=True, fold_at=None, patience=1_200.0
+        behaviour,
+        seed=4,
+        messages=1_000_000,
+        stop=stop,
+        reset_threshold=True,
+        fold_at=None,
+        patience=1_200.0,
     )
     assert run_storm(weather) == []
 

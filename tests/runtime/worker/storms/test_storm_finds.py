@@ -12,10 +12,10 @@ import pykka
 import pytest
 
 import actorflow as af
-from actorflow.runtime.lanes.pool import Pool, Seat
-from actorflow.runtime.worker.pair.accumulation import FOLD_AT
+from actorflow.behaviours import Bounded, Queue
+from actorflow.runtime.lanes.pool import Pool, PoolThread
+from actorflow.runtime.worker.shape import FOLD_AT
 from actorflow.testing import ManualLane
-from behaviours import Bounded, Queue
 from tests.runtime.worker.probe import is_locked
 from tests.runtime.worker.storms.interleave import PATIENCE, Paused
 from tests.runtime.worker.storms.storm import hasty_switches
@@ -92,7 +92,7 @@ def test_the_name_is_free_when_stop_returns_although_another_thread_ends_the_wor
 
 
 class Broken:
-    """A behaviour of a user's that cannot return what it holds."""
+    """A custom behaviour that cannot return its messages."""
 
     def __init__(self) -> None:
         self.held: list[Any] = []
@@ -201,7 +201,7 @@ class Note:
 def test_a_pool_thread_that_gives_up_takes_what_came_in_that_moment() -> None:
     pool, note = Pool(core=1, name="storm-linger"), Note()
     pool._ready = LateQueue(note)  # type: ignore[assignment]
-    pool._work(2, Seat())
+    pool._work(2, PoolThread())
     assert note.ran
 
 
@@ -209,12 +209,12 @@ def test_a_pool_thread_that_gives_up_takes_what_came_in_that_moment() -> None:
     not hasattr(time, "pthread_getcpuclockid"), reason="this system has no pthread_getcpuclockid"
 )
 def test_the_watcher_of_a_pool_survives_a_thread_that_ends() -> None:
-    seat = Seat()
+    pool_thread = PoolThread()
 
     def sit() -> None:
-        seat.clock = time.pthread_getcpuclockid(threading.get_ident())
+        pool_thread.clock = time.pthread_getcpuclockid(threading.get_ident())
 
     thread = threading.Thread(target=sit)
     thread.start()
     thread.join()
-    assert not seat.look(now=1.0)
+    assert not pool_thread.look(now=1.0)

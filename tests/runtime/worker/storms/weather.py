@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from behaviours import Bounded, Chunk, Debounce, Expire, Linger, Priority, Queue, Stack, Unique
+from actorflow.behaviours import (
+    Bounded,
+    Chunk,
+    Debounce,
+    Expire,
+    Linger,
+    Priority,
+    Queue,
+    Stack,
+    Unique,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +46,7 @@ class Weather:
     stop: str | None = None
     """`"drain"`, `"finish"` or `"now"` in the middle; `None` to stop when all is done."""
     crash: bool = False
-    calm: bool = False
+    reset_threshold: bool = False
     """Only plain pushes, in a rush: for millions of messages."""
     lulls: bool = False
     """Plain pushes, in bursts: before the next one everything must have been processed."""

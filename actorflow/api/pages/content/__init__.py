@@ -1,0 +1,1 @@
+"""The content of each page, as plain data for the templates. No HTTP, no HTML."""

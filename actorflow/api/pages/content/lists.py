@@ -1,0 +1,126 @@
+"""The pages that list stored things: executions, tasks, dead letters, schedules, and the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.api.pages.content.forms import fields
+from actorflow.api.pages.content.text import seconds_of
+from actorflow.engine.kind import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actorflow.api.pages.content.look import Look
+
+__all__ = [
+    "ROWS",
+    "audit",
+    "bulk",
+    "cluster",
+    "dead",
+    "executions",
+    "filters_of",
+    "schedules",
+    "tasks",
+    "where",
+]
+
+ROWS = 50
+"""Rows of one page of a list."""
+BULK = {
+    "cancel": "Cancel",
+    "kill": "Kill",
+    "pause": "Pause",
+    "resume": "Resume",
+    "retry": "Retry the dead letters of",
+}
+"""Actions on many executions at once."""
+
+_FILTERS = ("status", "kind", "tag", "text", "since", "until")
+
+
+def filters_of(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the filters of a query, each as text."""
+    return {name: query.get(name, "") for name in _FILTERS}
+
+
+def where(filters: Mapping[str, str]) -> dict[str, Any]:
+    """Return filters as parameters of verbs."""
+    return {
+        "status": filters["status"] or None,
+        "kind": filters["kind"] or None,
+        "tag": [filters["tag"]] if filters["tag"] else [],
+        "text": filters["text"] or None,
+        "since": seconds_of(filters["since"]),
+        "until": seconds_of(filters["until"]),
+    }
+
+
+def executions(look: Look) -> dict[str, Any]:
+    """Return one page of the list of executions."""
+    filters = filters_of(look.query)
+    found = look.verbs.executions(
+        **where(filters), after=look.query.get("after") or None, limit=ROWS
+    )
+    return {
+        "rows": found["executions"],
+        "after": found["after"],
+        "filters": filters,
+        "statuses": [each.value for each in Status],
+        "bulk": BULK,
+    }
+
+
+def bulk(look: Look) -> dict[str, Any]:
+    """Return the question whether something should be done with many executions."""
+    filters = filters_of(look.query)
+    action = look.query.get("action", "")
+    if action not in BULK:
+        msg = f"action {action!r:.80} is unknown: choose one of {', '.join(BULK)}"
+        raise ValueError(msg)
+    count = look.verbs.count(**where(filters))
+    given = {name: text for name, text in filters.items() if text}
+    return {
+        "action": action,
+        "what": BULK[action],
+        "filters": filters,
+        "given": given,
+        "fields": [("action", action), ("expected", count["count"]), *given.items()],
+        "count": count["count"],
+        "more": count["more"],
+    }
+
+
+def tasks(look: Look) -> dict[str, Any]:
+    """Return one page of the list of open tasks, each with its form."""
+    found = look.verbs.tasks(after=look.place(), limit=ROWS)
+    rows = []
+    for row in found["tasks"]:
+        expects = row["expects"] or {}
+        rows.append(
+            {**row, "help": expects.get("help", ""), "fields": fields(expects.get("schema"))}
+        )
+    return {"rows": rows, "after": found["after"]}
+
+
+def dead(look: Look) -> dict[str, Any]:
+    """Return one page of the list of dead letters, and the causes of all of them."""
+    found = look.verbs.dead(after=look.place(), limit=ROWS)
+    causes = look.verbs.errors()["dead"] if look.place() is None else []
+    return {"rows": found["dead"], "after": found["after"], "causes": causes}
+
+
+def schedules(look: Look) -> dict[str, Any]:
+    """Return the schedules."""
+    return {"rows": look.verbs.schedules()["schedules"]}
+
+
+def cluster(look: Look) -> dict[str, Any]:
+    """Return the members of the cluster, and the partitions without one."""
+    return {"cluster": look.verbs.cluster()}
+
+
+def audit(look: Look) -> dict[str, Any]:
+    """Return what operators have done."""
+    return {"rows": look.verbs.audit_log(limit=10 * ROWS)["entries"]}

@@ -1,0 +1,96 @@
+"""The pages about the process of the engine: its workers, one worker, its supervision trees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actorflow.api.pages.content.bars import shares
+from actorflow.api.pages.content.samples import chart, rate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actorflow.api.pages.content.look import Look
+    from actorflow.api.pages.content.samples import WorkerSample
+
+__all__ = ["tree", "worker", "workers"]
+
+_MOST = 200  # workers that one page shows
+_LOST = ("rejected", "dropped", "expired", "abandoned")
+
+
+def workers(look: Look) -> dict[str, Any]:
+    """Return the workers, those with the most messages first."""
+    sample = look.samples.take(look.verbs)
+    wanted = look.query.get("text", "").casefold()
+    found = [_row(look, sample, name) for name in sample.workers if wanted in name.casefold()]
+    found.sort(key=lambda each: (-each["held"], -each["rate"], each["name"]))
+    return {
+        "rows": found[:_MOST],
+        "count": len(found),
+        "text": look.query.get("text", ""),
+        "alive": look.verbs.health()["live"],
+    }
+
+
+def _row(look: Look, sample: WorkerSample, name: str) -> dict[str, Any]:
+    now, old = sample.workers[name], look.samples.before(sample)
+    then = None if old is None else old.workers.get(name)
+    span = 0.0 if old is None else sample.at - old.at
+    speed = rate(now, then, "processed", span)
+    batches = rate(now, then, "batches", span)
+    reasons: dict[str, int] = now["reasons"]
+    return {
+        **now,
+        "name": name,
+        "rate": speed,
+        "batch": speed / batches if batches else now["processed"] / max(1, now["batches"]),
+        "reason": max(reasons, key=lambda each: reasons[each]) if reasons else "",
+        "lost": sum(now[each] for each in _LOST),
+        "drain": now["held"] / speed if speed else None,
+    }
+
+
+def worker(look: Look) -> dict[str, Any]:
+    """Return one worker: depth, batches, times, and its dead letters."""
+    name = look.query.get("name", "")
+    sample = look.samples.take(look.verbs)
+    letters = look.verbs.worker_letters(name, limit=50)  # raises for an unknown one
+    row = _row(look, sample, name)
+    times = {
+        f"{part} {quantile}": row[f"{part}_{quantile}"] or 0.0
+        for part in ("wait", "service", "latency")
+        for quantile in ("p50", "p99")
+    }
+    sizes = {f"up to {size}": count for size, count in _sorted(row["batch_sizes"]).items()}
+    samples = look.samples
+    held = samples.series(lambda each: _of(each, name, "held"))
+    rates = {
+        "accepted": samples.rates(lambda each: _of(each, name, "accepted")),
+        "processed": samples.rates(lambda each: _of(each, name, "processed")),
+    }
+    return {
+        "worker": row,
+        "letters": letters,
+        "reasons": shares(row["reasons"]),
+        "sizes": shares(sizes),
+        "times": shares(times),
+        "charts": [
+            chart("worker-depth", "Messages that wait", {"held": held}),
+            chart("worker-rate", "Messages per second", rates),
+        ],
+    }
+
+
+def _of(sample: WorkerSample, name: str, figure: str) -> float:
+    return float(sample.workers.get(name, {}).get(figure, 0))
+
+
+def _sorted(sizes: Mapping[Any, int]) -> dict[int, int]:
+    return dict(sorted((int(size), count) for size, count in sizes.items()))
+
+
+def tree(look: Look) -> dict[str, Any]:
+    """Return the supervision trees of the process."""
+    sample = look.samples.take(look.verbs)
+    return {"trees": sample.trees, "alive": look.verbs.health()["live"]}

@@ -1,0 +1,1 @@
+"""Group commit: the writer, the admission of messages, and waking the callers."""

@@ -1,1 +1,0 @@
-"""Group commit: what is given to the writer, who may be sent a message, who is woken."""

@@ -1,1 +1,0 @@
-"""Worker processes: a crew that calls functions in processes which come, go and crash."""

@@ -1,0 +1,220 @@
+"""The dashboard: pages, actions, rights, and what keeps strangers out."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastapi import FastAPI
+
+import actorflow as af
+from actorflow.api.cli.connect import reach
+from actorflow.api.pages.actions import ACTIONS
+from actorflow.api.pages.app import PAGES as ALL_PAGES
+from actorflow.api.pages.app import store_app, web_app
+from actorflow.api.pages.security import COOKIE, Rights
+from actorflow.engine.errors import ExecutionEnded
+from tests.api.browser import Browser
+from tests.api.ledger import PATIENCE, Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOKEN = "secret-7"  # noqa: S105 - a test
+NASTY = "<script>alert(1)</script>\"'&"
+PAGES = (
+    *(f"/{name}" for name in ALL_PAGES if name not in ("attention", "bulk", "execution", "worker")),
+    "/",
+    "/bulk?action=cancel&text=%3Cscript%3Ealert(1)%3C/script%3E",
+    "/executions?kind=%3Cscript%3Ealert(1)%3C/script%3E&note=%3Cscript%3Ealert(1)%3C/script%3E",
+    "/execution?id=order-1",
+)
+
+
+@pytest.fixture
+def engine() -> Iterator[af.Engine]:
+    with af.Engine(":memory:") as engine:
+        engine.register(Ledger())
+        engine.start("ledger", id="order-1")
+        engine.send("order-1", {"milk": NASTY})
+        yield engine
+
+
+@pytest.fixture
+def browser(engine: af.Engine) -> Iterator[Browser]:
+    with Browser.of(web_app(engine, lambda _request: Rights.WRITE)) as browser:
+        yield browser
+
+
+class Parts(HTMLParser):
+    """Collects the links, scripts and inline code of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.inline: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.links += [str(found[name]) for name in ("href", "src", "action") if name in found]
+        self.inline += [name for name in found if name.startswith("on") or name == "style"]
+        self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside in ("script", "style") and data.strip():
+            self.inline.append(data)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_self_contained_and_escaped(browser: Browser, path: str) -> None:
+    answer = browser.get(path)
+    assert answer.status == 200
+    assert "<script>alert" not in answer.text
+    page = Parts(answer.text)
+    assert page.inline == []
+    assert all(not link.startswith(("/", "http", "//")) for link in page.links), page.links
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_an_execution_shows_its_state_and_waiting_messages(browser: Browser) -> None:
+    text = browser.get("/execution?id=order-1").text
+    assert "order-1" in text
+    assert "ledger" in text
+
+
+def test_an_unknown_execution_is_named(browser: Browser) -> None:
+    answer = browser.get("/execution", id=NASTY)
+    assert answer.status == 404
+    assert "&lt;script&gt;" in answer.text
+
+
+def test_the_search_field_leads_to_the_execution(browser: Browser) -> None:
+    answer = browser.get("/executions", id="order-1")
+    assert answer.status == 303
+    assert answer.headers["location"] == "execution?id=order-1"
+
+
+def test_lists_can_be_filtered(browser: Browser) -> None:
+    rows = re.findall(r'href="execution\?id=([^"]+)"', browser.get("/executions").text)
+    assert rows == ["order-1"]
+    for query in ("status=done", "kind=other", "tag=a%3Db"):
+        assert "There are no executions here" in browser.get(f"/executions?{query}").text
+    assert browser.get("/executions?status=odd").status == 422
+
+
+def test_a_message_is_sent_and_an_execution_ended(engine: af.Engine, browser: Browser) -> None:
+    answer = browser.post("/send", {"id": "order-1", "body": '{"end": 7}'})
+    assert answer.status == 303
+    assert answer.headers["location"] == "execution?id=order-1&note=sent"
+    assert engine.result("order-1", PATIENCE) == 7
+    assert browser.post("/send", {"id": "order-1", "body": "1"}).status == 409
+    engine.start("ledger", id="order-2")
+    assert browser.post("/cancel", {"id": "order-2"}).status == 303
+    with pytest.raises(ExecutionEnded):
+        engine.send("order-2", 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("/send", {"id": "order-1", "body": "{broken"}),
+        ("/send", {"body": "1"}),
+        ("/purge", {"letter": "seven"}),
+        ("/cancel", {"id": "order-7"}),
+    ],
+)
+def test_a_form_that_makes_no_sense_is_explained(
+    browser: Browser, path: str, form: dict[str, Any]
+) -> None:
+    answer = browser.post(path, form)
+    assert 400 <= answer.status < 500
+    assert 'role="alert"' in answer.text
+
+
+@pytest.mark.parametrize("rights", [Rights.NONE, Rights.READ])
+def test_nothing_changes_without_the_right_to_write(engine: af.Engine, rights: Rights) -> None:
+    with Browser.of(web_app(engine, lambda _request: rights)) as browser:
+        for name in ACTIONS:
+            answer = browser.post(f"/{name}", {"id": "order-1", "task": "t", "letter": "1"})
+            assert answer.status == 403, name
+        assert browser.first_event("/live/executions").status == (200 if rights else 403)
+        assert "Actions" not in browser.get("/execution?id=order-1").text
+        assert browser.get("/").status == (200 if rights else 403)
+    assert engine.execution("order-1").status == "active"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+def test_a_form_of_another_site_is_refused(
+    engine: af.Engine, browser: Browser, headers: dict[str, str]
+) -> None:
+    answer = browser.post("/cancel", {"id": "order-1"}, headers=headers)
+    assert answer.status == 403
+    assert engine.execution("order-1").status == "active"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with af.Engine(tmp_path / "orders.db"):
+        pass
+
+    def open_store(*, change: bool) -> Any:
+        return reach(str(tmp_path / "orders.db"), to_change=change)
+
+    return open_store
+
+
+def test_without_a_token_only_this_machine_may_read(store: Any) -> None:
+    with Browser.of(store_app(store)) as browser:
+        assert browser.get("/").status == 200
+        assert browser.get("/", {"Host": "evil.example"}).status == 403
+        assert browser.post("/cancel", {"id": "a"}).status == 403
+
+
+def test_the_token_moves_from_the_link_into_a_strict_cookie(store: Any) -> None:
+    with Browser.of(store_app(store, token=TOKEN, write=True)) as browser:
+        assert browser.get("/").status == 403
+        assert browser.get("/?token=wrong").status == 403
+        answer = browser.get(f"/?token={TOKEN}")
+        assert answer.status == 303
+        assert "token" not in answer.headers["location"]
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith(f"{COOKIE}={TOKEN}")
+        assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+        assert browser.get("/").status == 200
+
+
+@pytest.mark.parametrize("path", ["../app.py", "%2e%2e/app.py", "/etc/passwd"])
+def test_static_files_stay_in_their_folder(browser: Browser, path: str) -> None:
+    assert browser.get(f"/static/{path}").status in (403, 404)
+
+
+def test_the_dashboard_can_be_mounted(engine: af.Engine) -> None:
+    site = FastAPI()
+    site.mount("/actorflow", web_app(engine))
+    with Browser.of(site) as browser:
+        assert "order-1" in browser.get("/actorflow/executions").text
+        assert browser.get("/actorflow/static/style.css").status == 200
+
+
+def test_a_large_form_is_refused(browser: Browser) -> None:
+    answer = browser.post("/send", {"id": "order-1", "body": json.dumps("x" * 2**21)})
+    assert answer.status == 403
