@@ -29,7 +29,7 @@ def main(store: str = ":memory:") -> None:
     """Run it; with the path of a file, it goes on where it was when it is run again."""
     with af.Engine(store) as engine:
         auction = engine.start(Auction("a clock"), id="clock")
-        for amount in (10, 30, 20):
+        for amount in (10, 20, 30):
             auction.send("bid", amount=amount, id=f"bid-{amount}")
         for best in auction.follow(timeout=20):
             print("best bid:", best)
