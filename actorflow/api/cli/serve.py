@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +15,7 @@ from actorflow.api.cli.connect import TOKEN
 from actorflow.api.cli.printing import note, say
 from actorflow.api.cli.setup import App, load_setup, set_up
 from actorflow.engine.stores.opening import without_password
+from actorflow.runtime.wakeup import Wakeup
 from actorflow.workflows.remote import LEASE
 
 if TYPE_CHECKING:
@@ -168,7 +168,10 @@ class Signals:
     """Waits for SIGINT or SIGTERM; a second one ends the process."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._asked = False
+        # Not a threading.Event: the handler may interrupt its wait() while that holds its lock, and
+        # set() would then wait for this very thread.
+        self._wakeup = Wakeup()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
@@ -180,9 +183,10 @@ class Signals:
             signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: object) -> None:
-        if self._asked.is_set():
+        if self._asked:
             os._exit(_INTERRUPTED)
-        self._asked.set()
+        self._asked = True
+        self._wakeup.wake()
 
     def wait(self, timeout: float = inf) -> bool:
         """Return when the first one has come, or the time is over; return whether it has come.
@@ -191,9 +195,11 @@ class Signals:
         it has to wake by itself. A process that was stopped (SIGSTOP) meets that as a rule.
         """
         end = monotonic() + timeout
-        while not self._asked.wait(_POLL):
-            if monotonic() >= end:
+        while not self._asked:
+            left = end - monotonic()
+            if left <= 0:
                 return False
+            self._wakeup.wait(min(_POLL, left))
         return True
 
 
