@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from actorflow.behaviours.arguments import choice, count, flag
 from actorflow.engine.clock import WALL
-from actorflow.engine.engine import RETENTION
-from actorflow.engine.engine import Engine as BareEngine
+from actorflow.engine.engine import RETENTION, BareEngine
 from actorflow.engine.kinds.cron import ALLOW, OVERLAPS
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.service.front import DOMAIN, UNIT, Flows

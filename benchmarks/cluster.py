@@ -32,7 +32,7 @@ from actorflow.engine.stores.nats.server import NatsServer  # noqa: E402
 from actorflow.engine.stores.nats.store import NatsStore  # noqa: E402
 from actorflow.engine.stores.postgres.server import PostgresServer  # noqa: E402
 from actorflow.engine.stores.postgres.store import PostgresStore  # noqa: E402
-from actorflow.engine.stores.postgres.writing.pipelining import exchange  # noqa: E402
+from actorflow.engine.stores.postgres.writing.pipe import exchange  # noqa: E402
 from actorflow.engine.stores.protocol import (  # noqa: E402
     NEVER_RUN,
     Change,

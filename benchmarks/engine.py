@@ -85,18 +85,18 @@ def enqueue(folder: Path, subject: str, threads: int, each: int) -> Figures:
     """Acknowledged, synced enqueues from blocking threads."""
     if subject != "actorflow":
         return _from_threads(peers.PEERS[subject][1](folder), threads, each)
-    from actorflow.engine.engine import Engine  # noqa: PLC0415
+    from actorflow.engine.engine import BareEngine  # noqa: PLC0415
 
-    with Engine(folder / "engine.db") as engine:
+    with BareEngine(folder / "engine.db") as engine:
         worker = engine.worker("w", _count, state=0)
         return _from_threads(lambda message: worker.push_ack(message, timeout=_LONG), threads, each)
 
 
 def enqueue_asyncio(folder: Path, _subject: str, callers: int, each: int) -> Figures:
     """Acknowledged enqueues from concurrent tasks of one event loop."""
-    from actorflow.engine.engine import Engine  # noqa: PLC0415
+    from actorflow.engine.engine import BareEngine  # noqa: PLC0415
 
-    with Engine(folder / "engine.db") as engine:
+    with BareEngine(folder / "engine.db") as engine:
         worker = engine.worker("w", _count, state=0)
 
         async def produce() -> None:
@@ -112,9 +112,9 @@ def enqueue_asyncio(folder: Path, _subject: str, callers: int, each: int) -> Fig
 
 def end_to_end(folder: Path, _subject: str, count: int) -> Figures:
     """Push from one producer until the state that all led to is committed."""
-    from actorflow.engine.engine import Engine  # noqa: PLC0415
+    from actorflow.engine.engine import BareEngine  # noqa: PLC0415
 
-    with Engine(folder / "engine.db") as engine:
+    with BareEngine(folder / "engine.db") as engine:
         worker = engine.worker("w", _count, state=0)
         worker.push_block(MESSAGE)
 
@@ -130,11 +130,11 @@ def end_to_end(folder: Path, _subject: str, count: int) -> Figures:
 
 def latency(folder: Path, _subject: str, count: int) -> Figures:
     """One push_block at a time on an idle engine, and one bare synced commit, in turn."""
-    from actorflow.engine.engine import Engine  # noqa: PLC0415
+    from actorflow.engine.engine import BareEngine  # noqa: PLC0415
 
     ours: list[float] = []
     bare: list[float] = []
-    with Engine(folder / "engine.db") as engine:
+    with BareEngine(folder / "engine.db") as engine:
         worker = engine.worker("w", _count, state=0)
         worker.push_block(MESSAGE)
         for number in range(10):
@@ -163,7 +163,7 @@ def _traced(work: Callable[[], None]) -> int:
 
 def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C901 - one life, in order
     """Make executions that each process one message; close; recover; wake them all."""
-    from actorflow.engine.engine import Engine  # noqa: PLC0415
+    from actorflow.engine.engine import BareEngine  # noqa: PLC0415
     from actorflow.engine.kind import Context, Options, Outcome  # noqa: PLC0415
 
     done = threading.Event()
@@ -193,7 +193,7 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
 
     figures: Figures = {}
 
-    def send_all(engine: Engine) -> None:
+    def send_all(engine: BareEngine) -> None:
         nonlocal left
         left = count
         done.clear()
@@ -202,7 +202,7 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
         assert done.wait(_LONG)
         engine.parts.writer.call_and_wait(lambda: None)  # all finished runs are committed now
 
-    with Engine(folder / "engine.db", durability="normal") as engine:
+    with BareEngine(folder / "engine.db", durability="normal") as engine:
         engine.register(Kind())
         cpu, begin = time.process_time(), time.perf_counter()
         send_all(engine)
@@ -211,7 +211,7 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
     gc.collect()
     before = resident()
     cpu, begin = time.process_time(), time.perf_counter()
-    engine = Engine(folder / "engine.db", durability="normal", max_live=count)
+    engine = BareEngine(folder / "engine.db", durability="normal", max_live=count)
     engine.register(Kind())
     engine.resume()
     figures["recover_idle_s"] = time.perf_counter() - begin
@@ -220,14 +220,14 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
     if count <= _TRACED:  # tracing makes it several times slower
         figures["bytes_loaded"] = _traced(lambda: send_all(engine)) / count
     engine.close()
-    with Engine(folder / "engine.db", durability="normal") as engine:  # without its kind
+    with BareEngine(folder / "engine.db", durability="normal") as engine:  # without its kind
         for number in range(count):
             engine.parts.sender.append(f"execution-{number}", "counter", (MESSAGE,))
         engine.send("execution-0", MESSAGE)
     left = count + 1
     done.clear()
     cpu, begin = time.process_time(), time.perf_counter()
-    with Engine(folder / "engine.db", durability="normal") as engine:
+    with BareEngine(folder / "engine.db", durability="normal") as engine:
         engine.register(Kind())
         engine.resume()
         assert done.wait(_LONG)
@@ -238,11 +238,11 @@ def population(folder: Path, _subject: str, count: int) -> Figures:  # noqa: C90
 
 def timers(folder: Path, _subject: str, count: int) -> Figures:
     """Store timers, recover with them pending, and see one fire on time."""
-    from actorflow.engine.engine import Engine  # noqa: PLC0415
+    from actorflow.engine.engine import BareEngine  # noqa: PLC0415
     from actorflow.engine.stores.protocol import Change, TimerRow  # noqa: PLC0415
 
     far = time.time() + 1e6
-    with Engine(folder / "engine.db", durability="normal") as engine:
+    with BareEngine(folder / "engine.db", durability="normal") as engine:
         begin = time.perf_counter()
         for start in range(0, count, 10_000):
             rows = [TimerRow("x", str(n), far + n, b"\x01") for n in range(start, start + 10_000)]
@@ -250,7 +250,7 @@ def timers(folder: Path, _subject: str, count: int) -> Figures:
         store_s = time.perf_counter() - begin
     before = resident()
     begin = time.perf_counter()
-    with Engine(folder / "engine.db", durability="normal", check=False) as engine:
+    with BareEngine(folder / "engine.db", durability="normal", check=False) as engine:
         engine.resume()
         open_s = time.perf_counter() - begin
         grown = resident() - before

@@ -135,7 +135,7 @@ def calls(_folder: Path, subject: str, count: int) -> Figures:
                     future.result()
 
             return _measured(count, work)
-    from actorflow.runtime.processes.call import Call, CallEnded  # noqa: PLC0415
+    from actorflow.runtime.processes.call import CallEnded, ProcessCall  # noqa: PLC0415
     from actorflow.runtime.processes.packed import pack  # noqa: PLC0415
     from actorflow.runtime.processes.process_pool import ProcessPool  # noqa: PLC0415
 
@@ -150,7 +150,7 @@ def calls(_folder: Path, subject: str, count: int) -> Figures:
 
         def submit(first: int, many: int) -> None:
             for number in range(first, first + many):
-                processes.submit(Call(number, packed), ended)
+                processes.submit(ProcessCall(number, packed), ended)
             for _ in range(many):
                 over.acquire()
 
@@ -182,7 +182,7 @@ def large(_folder: Path, subject: str, megabytes: int, times: int) -> Figures:
             elapsed.append(time.perf_counter() - begin)
         process.join()
         return {"ms": statistics.median(elapsed) * 1e3}
-    from actorflow.runtime.processes.call import Call, CallEnded  # noqa: PLC0415
+    from actorflow.runtime.processes.call import CallEnded, ProcessCall  # noqa: PLC0415
     from actorflow.runtime.processes.process_pool import ProcessPool  # noqa: PLC0415
 
     over = threading.Semaphore(0)
@@ -195,7 +195,7 @@ def large(_folder: Path, subject: str, megabytes: int, times: int) -> Figures:
     with ProcessPool(1) as processes:
         for number in range(times + 1):
             begin = time.perf_counter()
-            processes.submit(Call.of(number, _array, megabytes), ended)
+            processes.submit(ProcessCall.of(number, _array, megabytes), ended)
             over.acquire()
             elapsed.append(time.perf_counter() - begin)
             assert found.pop().result.nbytes == megabytes << 20

@@ -16,7 +16,7 @@ import grimp
 import pytest
 
 import actorflow
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.runtime.errors import install_hint
 from tests.snippets import Snippet, SnippetError, snippets
 
@@ -245,7 +245,7 @@ LATE = {"actorflow.flows.execution", "actorflow.workflows.service", "actorflow.p
 
 
 def test_a_list_of_executions_imports_no_kinds_and_help_no_engine(tmp_path: Path) -> None:
-    with Engine(tmp_path / "s.db"):
+    with BareEngine(tmp_path / "s.db"):
         pass
     done = python("-c", COMMAND.format(["actorflow", "ps", str(tmp_path / "s.db")]))
     loaded = set(done.stdout.split())

@@ -13,7 +13,7 @@ from actorflow.engine.kinds.worker_handle import DurableWorker
 from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.operations.maintenance import Upkeep
 from actorflow.engine.schedules import Schedule
-from actorflow.flows.errors import MessageRefused
+from actorflow.flows.errors import FlowMessageRefused
 from actorflow.flows.service.front import Flows
 from actorflow.testing import VirtualClock
 from tests.flows.engines import PATIENCE
@@ -105,7 +105,7 @@ def test_the_twins_of_flows() -> None:
             await flows.await_for(first, "task", PATIENCE)
             await flows.areturn_task(first, "0", {"by": "hand"})
             assert await engine.aresult(first, PATIENCE) == {"by": "hand"}
-            with pytest.raises(MessageRefused):
+            with pytest.raises(FlowMessageRefused):
                 await flows.areturn_task(first, "0", {})
             assert await flows.akill(second)
             assert not await flows.akill(second, "0_7")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.behaviours import Queue
 from actorflow.behaviours.arguments import choice, count, flag, seconds
 from actorflow.engine.clock import WALL
-from actorflow.engine.closing import Closing
+from actorflow.engine.closer import EngineCloser
 from actorflow.engine.errors import (
     KindMismatch,
     StoreRefused,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
     from actorflow.runtime.environment import Environment
 
-__all__ = ["RETENTION", "Engine"]
+__all__ = ["RETENTION", "BareEngine"]
 
 RETENTION = 30 * 86_400.0
 """Seconds that executions are kept after they have ended, unless told otherwise: 30 days."""
@@ -62,7 +62,7 @@ RETENTION = 30 * 86_400.0
 _STORED = 5.0  # seconds that the answer to a task may take to be stored
 
 
-class Engine:
+class BareEngine:
     """Runs durable executions. Thread-safe.
 
     Args:
@@ -147,7 +147,7 @@ class Engine:
             cancellation=self.parts.cancellation,
             kinds=self.parts.kinds,
         )
-        self._closing = Closing(self.parts)
+        self._closing = EngineCloser(self.parts)
 
     # Beginning.
 
@@ -372,7 +372,7 @@ class Engine:
         """Like `start`, from a task of any event loop."""
         if connection is not None:
             return await asyncio.to_thread(
-                Engine.start, self, kind, body, id=id, connection=connection
+                BareEngine.start, self, kind, body, id=id, connection=connection
             )
         name, done = self._begin(kind, id), AsyncTicket()
         self.parts.sender.create(name, kind, body, done)

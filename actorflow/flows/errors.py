@@ -17,8 +17,8 @@ __all__ = [
     "ERROR_NAMES",
     "BadPayload",
     "FlowError",
+    "FlowMessageRefused",
     "LimitExceeded",
-    "MessageRefused",
     "NotFound",
     "PointMissed",
     "UnknownProcedure",
@@ -63,7 +63,7 @@ class LimitExceeded(FlowError):
     """More than a limit allows was asked for; its text names the limit."""
 
 
-class MessageRefused(FlowError):
+class FlowMessageRefused(FlowError):
     """A message without effect, such as a task returned twice or an answer from a removed node."""
 
 
@@ -76,7 +76,7 @@ ERROR_NAMES: Final = frozenset(
         UnknownProcedure,
         UnknownTasker,
         BadPayload,
-        MessageRefused,
+        FlowMessageRefused,
     )
 )
 """The classes of the flow's own errors, as ``failed`` messages name them."""

@@ -13,7 +13,7 @@ from actorflow.lab.run.fit import ServiceFit, fit
 from actorflow.lab.run.measure import measure
 from actorflow.lab.run.result import Result, RunFailed
 from actorflow.lab.run.simulate import simulate
-from actorflow.lab.shadowing import Shadow, shadow
+from actorflow.lab.shadow_accumulator import Shadow, shadow
 
 __all__ = [
     "Advice",

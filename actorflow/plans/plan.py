@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.plans.report.report import Report
     from actorflow.plans.run.preview import Prediction
     from actorflow.plans.run.result import PlanResult
@@ -258,7 +258,7 @@ class Plan:
         cache: str | os.PathLike[str] | None = None,
         force: bool = False,
         progress: bool | None = None,
-        on: str | Engine | None = None,
+        on: str | BareEngine | None = None,
         id: str | None = None,  # noqa: A002 - as for the other kinds
         directory: str | os.PathLike[str] | None = None,
     ) -> PlanResult:
@@ -344,7 +344,7 @@ class Plan:
             finally:
                 self._last = LastRun.of(run)
 
-    def _run_on(self, on: str | Engine, **options: Any) -> PlanResult:
+    def _run_on(self, on: str | BareEngine, **options: Any) -> PlanResult:
         # By name: it stands above this module, and loads an engine.
         above = importlib.import_module("actorflow.plans.service.cluster_run")
         result: PlanResult

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.runtime.clock import Clock
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
 
 __all__ = ["PROCESS", "Environment", "RepeatedCall", "RepeatingThread"]
 
@@ -74,7 +74,7 @@ class Environment:
 
     clock: Clock = SYSTEM
     """Monotonic time, and calls at a moment of it."""
-    pool: Lane = POOL
+    pool: RuntimeLane = POOL
     """The lane of code that may block."""
     serial_lane: Any = SERIAL_LANE
     """The lane of executions and taskers."""

@@ -19,10 +19,10 @@ from actorflow.runtime.worker.ref import WorkerRef
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Waits", "detect_deadlocks"]
+__all__ = ["WaitGraph", "detect_deadlocks"]
 
 
-class Waits:
+class WaitGraph:
     """Which actor waits for which others. Thread-safe."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ def _waiting(target: Any) -> Iterator[None]:
             waits.end(waiter, target)
 
 
-_active: list[Waits] = []
+_active: list[WaitGraph] = []
 _INSTALLING = threading.Lock()
 _get, _ask, _push_block = AnswerFuture.get, WorkerRef.ask, WorkerRef.push_block
 _ask_actor = Ref.ask
@@ -148,7 +148,7 @@ async def _detecting_apush_block(self: WorkerRef, *arguments: Any, **options: An
 
 
 @contextmanager
-def detect_deadlocks() -> Iterator[Waits]:
+def detect_deadlocks() -> Iterator[WaitGraph]:
     """Raise `WouldDeadlock` where actors or workers would wait for each other.
 
     The call that would complete the circle raises, with the whole circle in its message. It covers
@@ -173,7 +173,7 @@ def detect_deadlocks() -> Iterator[Waits]:
     1
 
     """
-    waits = Waits()
+    waits = WaitGraph()
     with _INSTALLING:
         _active.append(waits)
         _install(_detecting_get, _detecting_ask, _detecting_push_block)

@@ -11,8 +11,8 @@ from actorflow.runtime.worker.pair.accumulator import Accumulator
 from actorflow.runtime.worker.pair.states import (
     NOTHING_HELD,
     READY,
-    Event,
     Facts,
+    PairEvent,
     PairState,
     StopMode,
     advance,
@@ -39,7 +39,7 @@ class PairCheck:
         self.problems: list[str] = []
         """Changes that the table does not allow."""
 
-    def record(self, pair: Accumulator, state: PairState, event: Event, facts: Facts) -> None:
+    def record(self, pair: Accumulator, state: PairState, event: PairEvent, facts: Facts) -> None:
         """Compare a change with the table. Under the pair's lock, before the change."""
         if facts is READY or facts is NOTHING_HELD:
             facts = _completed(pair, event, facts)
@@ -62,7 +62,7 @@ class PairCheck:
             raise AssertionError(msg)
 
 
-def _completed(pair: Accumulator, event: Event, facts: Facts) -> Facts:
+def _completed(pair: Accumulator, event: PairEvent, facts: Facts) -> Facts:
     """Return all facts of a change that was made without asking the table.
 
     The hot path has found no mail; mail that arrives meanwhile is found when it looks again.
@@ -72,7 +72,7 @@ def _completed(pair: Accumulator, event: Event, facts: Facts) -> Facts:
         running=pair.active,
         limit=1 if pair.is_exclusive else pair.settings.concurrency,
         supervised=pair.is_supervised,
-        mode=StopMode.DRAIN if mode is None and event is Event.STOP else mode,
+        mode=StopMode.DRAIN if mode is None and event is PairEvent.STOP else mode,
     )
 
 
@@ -82,7 +82,7 @@ _active: list[PairCheck] = []
 def _enter(
     pair: Accumulator,
     state: PairState,
-    event: Event,
+    event: PairEvent,
     facts: Facts = NOTHING_HELD,
 ) -> None:
     for check in tuple(_active):

@@ -198,7 +198,7 @@ class WorkflowHarness(Generic[R]):
     def send(self, event: Any, /, **data: Any) -> None:
         """Send an event: its name and its data, or an object whose class names it."""
         name, given = written_event(event, data)
-        self._receive(m.Event(self._now, name, given))
+        self._receive(m.EventSent(self._now, name, given))
 
     def succeed(self, name: Task[..., Any] | type[Workflow[Any]] | str, output: Any = None) -> None:
         """Answer a step, with plain data: the oldest open one of a name, or that at "0/2.0"."""
@@ -211,7 +211,7 @@ class WorkflowHarness(Generic[R]):
         if not isinstance(given, BaseException):
             msg = f"{given!r:.80} is not an error: fail(charge, ValueError('no money'))"
             raise TypeError(msg)
-        self._receive(m.Failed(self._now, self._oldest(_name(name)).step, _described(error)))
+        self._receive(m.StepHasFailed(self._now, self._oldest(_name(name)).step, _described(error)))
 
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
@@ -256,7 +256,7 @@ class WorkflowHarness(Generic[R]):
         if status is None:
             msg = f"no {_name(name)!r} has failed: there are {_listed(failed)}"
             raise LookupError(msg)
-        self._receive(m.Retry(self._now, status.step))
+        self._receive(m.RetryStep(self._now, status.step))
 
     def cancel(self) -> None:
         """Cancel it: its code gets `Cancelled` where it waits. The second time, it ends at once."""
@@ -381,7 +381,7 @@ class WorkflowHarness(Generic[R]):
                     self.published.append(value)
                 case m.Tagged(values=values):
                     self.tags |= values
-                case m.Refused():
+                case m.RefusedByCode():
                     self.refused.append((each.name, refusal_of(each.error)))
                 case m.Ended() if each.output is not UNSET and not each.cancelled:
                     self._output = each.output
@@ -396,7 +396,7 @@ class WorkflowHarness(Generic[R]):
                 output = self._called(stub, task, job.input)
             except Exception as error:  # noqa: BLE001 - what the stub stands for fails
                 if attempt + 1 == attempts:
-                    return [m.Failed(self._now, job.step, _described(error))]
+                    return [m.StepHasFailed(self._now, job.step, _described(error))]
             else:
                 return [m.Succeeded(self._now, job.step, output)]
         return []

@@ -39,7 +39,7 @@ from actorflow.workflows.suspended.step import Step
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actorflow.engine.tasks.task import Task as EngineTask
+    from actorflow.engine.tasks.task import TaskAttempt as EngineTask
 
 __all__ = ["Task", "TaskOptions", "current_task", "leave_task", "run_task", "task"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 
 ROOT = Path(__file__).parents[2]
 SLOW = 300.0
@@ -66,7 +66,7 @@ def test_a_name_that_cannot_be_used_is_refused(name: str, problem: str, tmp_path
 
 
 def test_the_doctor_looks_at_the_machine_and_the_store(tmp_path: Path) -> None:
-    with Engine(tmp_path / "orders.db"):
+    with BareEngine(tmp_path / "orders.db"):
         pass
     found = json.loads(run("doctor", "orders.db", "--json", cwd=tmp_path))
     checks = {each["check"]: each for each in found["checks"]}

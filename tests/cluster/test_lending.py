@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actorflow.cluster.membership import Peer
 from actorflow.engine import bodies
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.kind import Message, NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.stores.opening import open_store
 from actorflow.engine.stores.protocol import partition_of
@@ -53,29 +53,29 @@ class Errand:
         return outcome
 
 
-def run(engine: Engine, name: str, tasker: str = "alice") -> None:
+def run(engine: BareEngine, name: str, tasker: str = "alice") -> None:
     """Start an errand."""
     engine.send(name, tasker, kind="errand")
 
 
 @pytest.fixture
-def engines() -> Iterator[Callable[[str, str], Engine]]:
+def engines() -> Iterator[Callable[[str, str], BareEngine]]:
     """Return what opens an engine of a name; all are closed in the end."""
     with ExitStack() as stack:
 
-        def made(url: str, name: str) -> Engine:
-            engine = stack.enter_context(Engine(open_store(url, name=name)))
+        def made(url: str, name: str) -> BareEngine:
+            engine = stack.enter_context(BareEngine(open_store(url, name=name)))
             engine.register(Errand())
             return engine
 
         yield made
 
 
-def owned(engine: Engine) -> set[int]:
+def owned(engine: BareEngine) -> set[int]:
     return set(engine.parts.store.owned())
 
 
-def id_of(engine: Engine, prefix: str = "x") -> str:
+def id_of(engine: BareEngine, prefix: str = "x") -> str:
     """Return an id of an execution that an engine owns."""
     until(lambda: bool(owned(engine)), "it owns nothing")
     count, mine = engine.parts.store.traits.partitions, owned(engine)
@@ -83,7 +83,7 @@ def id_of(engine: Engine, prefix: str = "x") -> str:
     return next(name for name in names if partition_of(name, count) in mine)
 
 
-def share(*engines: Engine) -> None:
+def share(*engines: BareEngine) -> None:
     """Let engines begin, and wait until each has its share."""
     for engine in engines:
         engine.resume()
@@ -122,7 +122,7 @@ def test_c20_the_least_busy_of_those_who_have_the_tasker(
 
 @pytest.mark.timeout(180)
 def test_c20_another_worker_does_what_the_owner_cannot(
-    store_url: Callable[..., str], engines: Callable[[str, str], Engine]
+    store_url: Callable[..., str], engines: Callable[[str, str], BareEngine]
 ) -> None:
     url = store_url(lease=6)
     one, two = engines(url, "a"), engines(url, "b")
@@ -144,7 +144,7 @@ def test_c20_another_worker_does_what_the_owner_cannot(
 
 @pytest.mark.timeout(180)
 def test_c20_a_busy_worker_passes_tasks_to_an_idle_one(
-    store_url: Callable[..., str], engines: Callable[[str, str], Engine]
+    store_url: Callable[..., str], engines: Callable[[str, str], BareEngine]
 ) -> None:
     url = store_url(lease=6)
     one, two = engines(url, "a"), engines(url, "b")
@@ -174,7 +174,7 @@ def test_c20_a_busy_worker_passes_tasks_to_an_idle_one(
 
 @pytest.mark.timeout(180)
 def test_c20_the_attempt_of_a_dead_worker_counts_and_another_gets_the_task(
-    store_url: Callable[..., str], engines: Callable[[str, str], Engine], tmp_path: Path
+    store_url: Callable[..., str], engines: Callable[[str, str], BareEngine], tmp_path: Path
 ) -> None:
     url = store_url(lease=2)
     one = engines(url, "a")
@@ -200,7 +200,7 @@ def test_c20_the_attempt_of_a_dead_worker_counts_and_another_gets_the_task(
 
 @pytest.mark.timeout(180)
 def test_c20_a_worker_that_leaves_gives_back_what_it_has_not_done(
-    store_url: Callable[..., str], engines: Callable[[str, str], Engine]
+    store_url: Callable[..., str], engines: Callable[[str, str], BareEngine]
 ) -> None:
     url = store_url(lease=6)
     one, two = engines(url, "a"), engines(url, "b")
@@ -230,7 +230,7 @@ def test_c20_a_worker_that_leaves_gives_back_what_it_has_not_done(
 
 @pytest.mark.timeout(180)
 def test_c20_a_task_that_is_cancelled_is_not_wanted_any_more(
-    store_url: Callable[..., str], engines: Callable[[str, str], Engine]
+    store_url: Callable[..., str], engines: Callable[[str, str], BareEngine]
 ) -> None:
     url = store_url(lease=6)
     one, two = engines(url, "a"), engines(url, "b")
@@ -254,7 +254,7 @@ def test_c20_a_task_that_is_cancelled_is_not_wanted_any_more(
 
 @pytest.mark.timeout(180)
 def test_c20_a_failed_attempt_elsewhere_is_tried_again_there(
-    store_url: Callable[..., str], engines: Callable[[str, str], Engine]
+    store_url: Callable[..., str], engines: Callable[[str, str], BareEngine]
 ) -> None:
     url = store_url(lease=6)
     one, two = engines(url, "a"), engines(url, "b")
@@ -298,12 +298,12 @@ class Recall(Errand):
 def test_c20_a_task_that_was_taken_back_is_not_lent() -> None:
     """Hold that an answer which is not stored yet counts: the simulation found the fault."""
     kind = Recall()
-    with Engine("memory://recall") as one:
+    with BareEngine("memory://recall") as one:
         one.register(kind)
         one.send("x", "begin", kind="errand")
         one.send("x", "back")
         assert kind.ending.wait(PATIENCE)
-        with Engine("memory://recall") as two:
+        with BareEngine("memory://recall") as two:
             two.tasker("alice", lambda _task: None)
             two.resume()
             store: Any = one.parts.store

@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 
 from actorflow.engine.stores.postgres.arrays import Blobs, Floats, Longs, Texts
 from actorflow.engine.stores.postgres.store import PostgresStore
-from actorflow.engine.stores.postgres.writing.pipelining import Pipe, ids_of
+from actorflow.engine.stores.postgres.writing.pipe import Pipe, ids_of
 from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage
 
 if TYPE_CHECKING:

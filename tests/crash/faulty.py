@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from actorflow.behaviours import Bounded, Queue, Unique
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import EngineClosed, StoreRefused
 from actorflow.engine.kind import NewTask, Outcome, Status, TaskEnded
 from actorflow.runtime.errors import Full
@@ -35,7 +35,7 @@ def exit_in_job(store: str, first: str) -> None:
             os._exit(3)
         return [*state, *batch]
 
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         worker = engine.worker("w", job, state=[])
         other = engine.worker("other", collect, state=[])
         if first:
@@ -75,7 +75,7 @@ def exit_in_task(store: str, retries: str) -> None:
             notes.write(f"{task.attempt}\n")
         os._exit(3)
 
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(Script(step))
         engine.tasker("t", do)
         engine.start("script", "begin", id="x")
@@ -96,7 +96,7 @@ def lose(store: str, behaviour: str) -> None:
             assert go.wait(PATIENCE)
         return [*state, *batch]
 
-    engine = Engine(store)
+    engine = BareEngine(store)
     worker = engine.worker("w", job, state=[], behaviour=made[behaviour])
     worker.push(["first", 0])
     assert entered.wait(PATIENCE)
@@ -131,7 +131,7 @@ def overfill(store: str, first: str) -> None:
             threading.Event().wait(PATIENCE)
         return [*state, *batch]
 
-    engine = Engine(store)
+    engine = BareEngine(store)
     worker = engine.worker("w", job, state=[], behaviour=lambda: Bounded(Queue(), 2))
     if first:
         worker.push_ack(0)
@@ -152,7 +152,7 @@ def overfill(store: str, first: str) -> None:
 
 def show(store: str) -> None:
     """Go on, and tell the state."""
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         worker = engine.worker("w", collect, state=[])
         worker.push_block(["end", 0], timeout=PATIENCE)
         _tell(worker.state(), [letter.message for letter in worker.dead_letters])
@@ -160,7 +160,7 @@ def show(store: str) -> None:
 
 def leave_open(store: str) -> None:
     """End normally without closing the engine."""
-    worker = Engine(store).worker("w", collect, state=[])
+    worker = BareEngine(store).worker("w", collect, state=[])
     for number in range(100):
         worker.push(number)
 
@@ -174,7 +174,7 @@ def leave_open_in_thread(store: str) -> None:
 
 def fork(store: str) -> None:
     """Fork with an open engine; the child must not touch it, the parent goes on."""
-    engine = Engine(store)
+    engine = BareEngine(store)
     engine.register(Script())
     worker = engine.worker("w", collect, state=[])
     worker.push_block(1)
@@ -225,7 +225,7 @@ def fork(store: str) -> None:
     worker.push_block(2)
     locked = 0
     try:
-        Engine(store)
+        BareEngine(store)
     except Exception as error:  # noqa: BLE001 - told to the test
         locked = int("StoreBusy" in type(error).__name__)
     _tell("parent", os.waitstatus_to_exitcode(status), worker.state(), locked)

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import Any
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import StoreFull
 
 
@@ -19,7 +19,7 @@ def job(batch: list[Any], state: list[int]) -> list[int]:
 def main(store: str) -> None:
     refused = 0
     acknowledged = []
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         worker = engine.worker("w", job, state=[])
         worker.push_block((0, "begin"))
         acknowledged.append(0)

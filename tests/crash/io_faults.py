@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import EngineClosed, OutcomeUnknown, StoreRefused
 from actorflow.runtime.errors import PushTimeout
 from tests.engine.kinds import collect
@@ -33,7 +33,7 @@ def play(store: str, shim: Any, case: str) -> dict[str, Any]:
     begin, count, name, how = case.split(":")
     first, code = int(begin), getattr(errno, name)
     last = EVER if count == "ever" else first + int(count) - 1
-    engine = Engine(store)
+    engine = BareEngine(store)
     worker = engine.worker("w", collect, state=[])
     worker.push_block(0, timeout=PATIENCE)
     said: dict[int, str] = {0: "stored"}
@@ -77,7 +77,7 @@ def _send(worker: Any, number: int, ids: dict[int, str]) -> str:
 
 def judge(store: str, said: dict[str, str]) -> list[str]:
     """Return the answers that are not true."""
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         worker = engine.worker("w", collect, state=[])
         worker.push_block("last", timeout=PATIENCE)
         state = worker.state()

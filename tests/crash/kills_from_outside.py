@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 
 WORKERS = 4
 MESSAGES = 120
@@ -29,7 +29,7 @@ def job(batch: list[Any], state: list[Any]) -> list[Any]:
 
 def live(store: str, first: int, ready: int) -> None:
     """Work until the end; the first life gets the messages."""
-    with Engine(store, durability="off") as engine:
+    with BareEngine(store, durability="off") as engine:
         workers = [engine.worker(f"w{number}", job, state=[]) for number in range(WORKERS)]
         if first:
             for number in range(first):
@@ -43,7 +43,7 @@ def live(store: str, first: int, ready: int) -> None:
 
 def report(store: str) -> None:
     """Print the states and the dead letters."""
-    with Engine(store, durability="off") as engine:
+    with BareEngine(store, durability="off") as engine:
         workers = [engine.worker(f"w{number}", job, state=[]) for number in range(WORKERS)]
         for worker in workers:
             worker.push_block("end", timeout=PATIENCE)

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 
 WORKERS = 4
 THREADS = 4
@@ -23,7 +23,7 @@ def job(batch: list[int], state: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(store: str, notes: str, first: str, last: str) -> None:
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         workers = [
             engine.worker(f"w{number}", job, state={"seen": [], "runs": 0})
             for number in range(WORKERS)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 
 ROOT = Path(__file__).parent.parent.parent
 FILLER = Path(__file__).parent / "filler.py"
@@ -27,5 +27,5 @@ def test_a_full_disk(tmp_path: Path) -> None:
     acknowledged, state, refused, blocked, _ = json.loads(done.stdout)
     assert (refused, blocked) == (20, 5)
     assert state == acknowledged
-    with Engine(tmp_path / "store.db") as engine:
+    with BareEngine(tmp_path / "store.db") as engine:
         assert engine.worker("w", lambda batch, state: state, state=[]).state() == acknowledged

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.testing import VirtualClock
 from tests.servers import store_for
 
@@ -24,15 +24,15 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-def opens() -> type[Engine]:
+def opens() -> type[BareEngine]:
     """Return which engine is tested: the bare one here, that of users in other folders."""
-    return Engine
+    return BareEngine
 
 
 @pytest.fixture(params=["memory", "sqlite", *SERVERS])
 def engine(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock, opens: type[Engine]
-) -> Iterator[Engine]:
+    request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock, opens: type[BareEngine]
+) -> Iterator[BareEngine]:
     """Yield an engine on each store in turn."""
     where = store_for(request, tmp_path / "store.db")
     with opens(where, clock=clock, durability="off", retention=None) as made:
@@ -41,12 +41,12 @@ def engine(
 
 @pytest.fixture
 def reopen(
-    tmp_path: Path, clock: VirtualClock, opens: type[Engine]
-) -> Iterator[Callable[..., Engine]]:
+    tmp_path: Path, clock: VirtualClock, opens: type[BareEngine]
+) -> Iterator[Callable[..., BareEngine]]:
     """Return what opens an engine on the same file again, closing the one before."""
-    made: list[Engine] = []
+    made: list[BareEngine] = []
 
-    def again(**options: Any) -> Engine:
+    def again(**options: Any) -> BareEngine:
         if made:
             made[-1].close()
         made.append(

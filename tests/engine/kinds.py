@@ -14,7 +14,7 @@ from actorflow.runtime.worker.pair.states import PairState
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.engine.kind import Context, Envelope
     from actorflow.engine.stores.protocol import Store
 
@@ -87,12 +87,12 @@ def collect(batch: list[Any], state: list[Any]) -> list[Any]:
     return [*state, *batch]
 
 
-def state_of(engine: Engine, execution: str) -> Any:
+def state_of(engine: BareEngine, execution: str) -> Any:
     data = engine.parts.row(execution).state
     return None if data is None else bodies.decode(data)
 
 
-def rows(where: Engine | Store, table: str) -> list[Any]:
+def rows(where: BareEngine | Store, table: str) -> list[Any]:
     """Return the rows of a table."""
     store: Any = where.parts.store if hasattr(where, "parts") else where
     read: dict[str, Callable[[], Any]] = {
@@ -106,7 +106,7 @@ def rows(where: Engine | Store, table: str) -> list[Any]:
     return found
 
 
-def until(engine: Engine, happened: Callable[[], Any]) -> None:
+def until(engine: BareEngine, happened: Callable[[], Any]) -> None:
     """Wait until something is so, between the commits of the writer."""
     end = time.monotonic() + PATIENCE
     while not happened():
@@ -114,7 +114,7 @@ def until(engine: Engine, happened: Callable[[], Any]) -> None:
         assert time.monotonic() < end, "it never happens"
 
 
-def inbox(engine: Engine, execution: str) -> Any:
+def inbox(engine: BareEngine, execution: str) -> Any:
     """Return the worker of a live execution."""
     live = engine.parts.table.find(execution)
     assert live is not None
@@ -122,14 +122,14 @@ def inbox(engine: Engine, execution: str) -> Any:
     return live.port.worker
 
 
-def flush(engine: Engine) -> None:
+def flush(engine: BareEngine) -> None:
     """Wait until the writer has done all that it has been given so far."""
     done = threading.Event()
     engine.parts.writer.call(done.set)
     assert done.wait(PATIENCE)
 
 
-def quiet(engine: Engine) -> None:
+def quiet(engine: BareEngine) -> None:
     """Wait until nothing runs any more, and the writer has done all that it has been given."""
     end = time.monotonic() + PATIENCE
     while True:

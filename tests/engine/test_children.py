@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.envelopes import ChildEnded
 from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, StoreFull, UnknownExecution
 from actorflow.engine.kind import Failure, NewChild, Outcome, Status
@@ -38,15 +38,15 @@ class Polite(Script):
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BareEngine]:
     where = ":memory:" if request.param == "memory" else tmp_path / "s.db"
-    with Engine(where) as made:
+    with BareEngine(where) as made:
         made.register(Script(parent, "parent"))
         yield made
 
 
 @pytest.mark.parametrize("kind", ["ended at once", "asked"])
-def test_a_cancelled_child_ends_and_leaves_nothing(engine: Engine, kind: str) -> None:
+def test_a_cancelled_child_ends_and_leaves_nothing(engine: BareEngine, kind: str) -> None:
     def step(state: list[Any], message: Any) -> Any:
         if message == "please end":
             return Outcome(state=state, status=Status.CANCELLED)
@@ -66,7 +66,7 @@ def test_a_cancelled_child_ends_and_leaves_nothing(engine: Engine, kind: str) ->
     assert not list(engine.dead_letters())
 
 
-def test_a_child_that_has_failed_is_over(engine: Engine) -> None:
+def test_a_child_that_has_failed_is_over(engine: BareEngine) -> None:
     def step(state: list[Any], message: Any) -> Any:
         return Outcome(
             state=[*state, message],
@@ -93,7 +93,7 @@ def test_a_child_that_has_failed_is_over(engine: Engine) -> None:
         engine.execution("child")
 
 
-def test_a_stuck_execution_is_not_over_and_goes_on(engine: Engine) -> None:
+def test_a_stuck_execution_is_not_over_and_goes_on(engine: BareEngine) -> None:
     def step(state: list[Any], message: Any) -> Any:
         if message == "hello":
             failure = Failure("NoInk", "fill it")
@@ -140,7 +140,7 @@ def test_a_child_is_cancelled_although_the_store_refuses_that_for_a_while(
     clock: VirtualClock, refuses: str
 ) -> None:
     store = Refusing()
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.register(Script(parent, "parent"))
         engine.register(Script(name="child"))
         engine.start("parent", "begin", id="parent")

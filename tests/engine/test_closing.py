@@ -19,7 +19,7 @@ import pytest
 from actorflow.engine import bodies, parts
 from actorflow.engine.clock import WALL
 from actorflow.engine.commit.entries import Append
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import EngineClosed
 from actorflow.engine.executions.table import ExecutionTable
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer
@@ -76,7 +76,7 @@ def test_a_job_that_hangs_is_left_behind_and_its_messages_run_again(
     error: Exception | None,
     policy: str,
 ) -> None:
-    engine = Engine(store)
+    engine = BareEngine(store)
     job = Hanging(error)
     worker = engine.worker("w", job, state=[], on_failure=policy)
     worker.push_ack(1)
@@ -87,7 +87,7 @@ def test_a_job_that_hangs_is_left_behind_and_its_messages_run_again(
     assert "execution did not end in time" in caplog.text
     assert "execution='w'" in caplog.text
 
-    with Engine(store) as again:
+    with BareEngine(store) as again:
         assert [bodies.decode(row.body) for row in rows(again, "messages")] == [1, 2, 3]
         let_go(job)  # while the next engine is at work on the same store
         fresh = again.worker("w", collect, state=[])
@@ -97,7 +97,7 @@ def test_a_job_that_hangs_is_left_behind_and_its_messages_run_again(
         assert len(fresh.dead_letters) == 0
 
 
-def test_a_coroutine_that_hangs_is_left_behind(reopen: Callable[..., Engine]) -> None:
+def test_a_coroutine_that_hangs_is_left_behind(reopen: Callable[..., BareEngine]) -> None:
     engine = reopen()
     entered = threading.Event()
     go = asyncio.Event()
@@ -119,7 +119,7 @@ def test_a_coroutine_that_hangs_is_left_behind(reopen: Callable[..., Engine]) ->
     assert again.state() == [1, 2]
 
 
-def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
+def test_everyone_who_waits_is_told(reopen: Callable[..., BareEngine]) -> None:
     engine = reopen()
     job = Hanging()
     worker = engine.worker("w", job, state=[])
@@ -151,7 +151,7 @@ def test_everyone_who_waits_is_told(reopen: Callable[..., Engine]) -> None:
     assert "waiting" not in again.state(), "it was not stored, and its pusher got the error"
 
 
-def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> None:
+def test_a_commit_that_is_under_way_counts(reopen: Callable[..., BareEngine]) -> None:
     """A run that was cut off while it was being committed: waiters get the outcome."""
 
     class Slow(Kept):
@@ -167,7 +167,7 @@ def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> Non
             super().commit(changes)
 
     store = Slow()
-    engine = Engine(store)
+    engine = BareEngine(store)
     worker = engine.worker("w", collect, state=[])
     worker.push_block(0)
     store.go.clear()
@@ -190,11 +190,11 @@ def test_a_commit_that_is_under_way_counts(reopen: Callable[..., Engine]) -> Non
     closing.join(PATIENCE)
     thread.join(PATIENCE)
     assert results == ["done"]
-    with Engine(store) as again:
+    with BareEngine(store) as again:
         assert again.worker("w", collect).state() == [0, 1]
 
 
-def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., Engine]) -> None:
+def test_all_taskers_together_have_the_time_of_one(reopen: Callable[..., BareEngine]) -> None:
     engine = reopen()
     count = 60
     go, begun = threading.Event(), threading.Semaphore(0)
@@ -260,7 +260,7 @@ def test_the_interpreter_ends_although_a_job_hangs(tmp_path: Path, job: str, how
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
-    with Engine(tmp_path / "s.db") as engine:
+    with BareEngine(tmp_path / "s.db") as engine:
         worker = engine.worker("w", lambda batch, state: state + sum(batch), state=0)
         worker.push_block(2)
         assert worker.state() == 3
@@ -291,7 +291,7 @@ def test_a_commit_that_hangs_is_left_behind_and_who_waits_is_told(
 ) -> None:
     monkeypatch.setattr(parts, "LAST_COMMIT", 0.05)
     store = Stuck()
-    engine = Engine(store)
+    engine = BareEngine(store)
     engine.register(Script())
     worker = engine.worker("w", collect, state=[])
     worker.push_block(0)
@@ -349,7 +349,7 @@ def interrupt_when(condition: Callable[[], bool]) -> None:
 
 
 def test_closing_that_is_interrupted_goes_on_and_another_call_waits_for_its_end(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     job, found = Hanging(), list[BaseException]()
     engine = reopen()
@@ -378,7 +378,7 @@ def test_closing_that_is_interrupted_goes_on_and_another_call_waits_for_its_end(
 
 
 def test_who_closes_what_another_thread_is_closing_waits_for_it(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     job, ended = Hanging(), list[bool]()
     engine = reopen()
@@ -401,7 +401,7 @@ def test_who_closes_what_another_thread_is_closing_waits_for_it(
     assert ended == [True] * 3
 
 
-def test_a_job_may_close_an_engine_that_is_being_closed(reopen: Callable[..., Engine]) -> None:
+def test_a_job_may_close_an_engine_that_is_being_closed(reopen: Callable[..., BareEngine]) -> None:
     engine = reopen()
     entered = threading.Event()
 
@@ -425,7 +425,7 @@ def test_nothing_keeps_a_closed_engine_in_memory(store: Store | Path) -> None:
     )
 
     def use() -> weakref.ref[Any]:
-        with Engine(store) as engine:
+        with BareEngine(store) as engine:
             engine.register(Script(lambda _state, _message: plan))
             engine.tasker("late", lambda _task: None)
             engine.send("e", "go", kind="script")
@@ -452,7 +452,7 @@ def test_no_timer_of_a_closed_engine_is_looked_at_any_more(
         arm(timer)
 
     monkeypatch.setattr(WALL, "_arm", look)
-    engine = Engine(store)
+    engine = BareEngine(store)
     engine.worker("w", collect, state=[]).push_block("m", timeout=PATIENCE)
     assert any(timer.callback is not None for timer in looking)  # the purge
     engine.close()
@@ -461,7 +461,7 @@ def test_no_timer_of_a_closed_engine_is_looked_at_any_more(
 
 @pytest.mark.parametrize("hook", ["quick", "options"])
 def test_what_comes_to_life_while_the_engine_is_closed_does_not_run(
-    reopen: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, hook: str
+    reopen: Callable[..., BareEngine], monkeypatch: pytest.MonkeyPatch, hook: str
 ) -> None:
     """The table has stopped all executions when one more is loaded."""
     waking, told = threading.Event(), threading.Event()

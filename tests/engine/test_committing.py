@@ -15,7 +15,7 @@ import pytest
 from actorflow.engine.commit import writer as writer_module
 from actorflow.engine.commit.deferred_changes import DeferredChanges, StartPredictor
 from actorflow.engine.commit.entries import Request
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import EngineClosed
 from actorflow.engine.kind import Outcome, Status
 from actorflow.engine.stores.memory import MemoryStore
@@ -73,7 +73,7 @@ def in_thread(call: Callable[[], Any]) -> Any:
 
 def test_a_caller_with_time_makes_the_commit_itself() -> None:
     store = Watched()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         worker = engine.worker("w", collect, state=[])
 
         def push() -> bool:
@@ -89,7 +89,7 @@ def test_a_caller_with_time_makes_the_commit_itself() -> None:
 
 def test_push_ack_keeps_a_short_timeout_although_the_store_hangs() -> None:
     store = Watched()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         worker = engine.worker("w", collect, state=[])
         worker.push_block(0)
         quiet(engine)
@@ -105,7 +105,7 @@ def test_push_ack_keeps_a_short_timeout_although_the_store_hangs() -> None:
 @pytest.mark.parametrize("verb", ["apush_ack", "asend", "astart"])
 def test_an_event_loop_never_commits(verb: str) -> None:
     store = Watched()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         worker = engine.worker("w", collect, state=[])
         worker.push_block(0)
         calls: dict[str, Callable[[], Any]] = {
@@ -135,7 +135,7 @@ def test_only_the_states_of_durable_workers_wait_for_company(
         return [*state, message]
 
     monkeypatch.setattr(DeferredChanges, "add", lambda _, request, _patience: kept.append(request))
-    with Engine(":memory:") as engine:
+    with BareEngine(":memory:") as engine:
         engine.register(Quick(step))
         engine.send("x", "message", kind="script")
         sent.set()
@@ -208,7 +208,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 def test_what_nobody_waits_for_goes_with_the_next_start(kept: threading.Event) -> None:
     store = Grouped()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(Quick())
         engine.start("script", "a", id="x")
         engine.send("x", "b")
@@ -223,18 +223,18 @@ def test_what_waits_for_a_start_is_committed_when_the_engine_is_closed(
     kept: threading.Event,
 ) -> None:
     store = Kept()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(Quick())
         engine.start("script", "a", id="x")
         engine.send("x", "b")
         assert kept.wait(PATIENCE)
         assert state_of(engine, "x") == ["a"]
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         assert state_of(engine, "x") == ["a", "b"]
 
 
 def test_what_somebody_waits_for_does_not_wait_for_a_start(kept: threading.Event) -> None:
-    with Engine(MemoryStore()) as engine:
+    with BareEngine(MemoryStore()) as engine:
         engine.register(Quick(lambda _, body: Outcome(state=[], status=Status(body))))
         engine.start("script", "active", id="x")
         waiting = threading.Event()
@@ -262,7 +262,7 @@ def test_what_waits_for_a_start_that_does_not_come_is_committed_alone(
     missed = threading.Event()
     monkeypatch.setattr(StartPredictor, "expected", lambda _, _now: True)
     monkeypatch.setattr(StartPredictor, "missed", lambda _: missed.set())
-    with Engine(MemoryStore()) as engine:
+    with BareEngine(MemoryStore()) as engine:
         engine.register(Quick())
         engine.start("script", "a", id="x")
         engine.send("x", "b")
@@ -299,7 +299,7 @@ def test_runs_of_one_thread_are_committed_together(monkeypatch: pytest.MonkeyPat
         return state
 
     monkeypatch.setattr(POOL, "_looks", [])  # nobody takes over from a run that blocks
-    with Engine(MemoryStore()) as engine:
+    with BareEngine(MemoryStore()) as engine:
         names = [f"w{number}" for number in range(6)]
         workers = [engine.worker(name, job) for name in names]
         for worker in workers:
@@ -326,7 +326,7 @@ def test_runs_of_one_thread_are_committed_together(monkeypatch: pytest.MonkeyPat
 
 def test_a_run_that_is_to_be_committed_with_others_learns_that_the_engine_is_closed() -> None:
     told: list[Any] = []
-    engine = Engine(MemoryStore())
+    engine = BareEngine(MemoryStore())
     writer = engine.parts.writer
     request = Request(Change("x"), lambda _change, error: told.append(error), insist=True)
     writer._together.append(request)

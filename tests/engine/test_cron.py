@@ -20,7 +20,7 @@ from tests.engine.kinds import PATIENCE, quiet, rows, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.testing import VirtualClock
 
 
@@ -155,7 +155,7 @@ def test_an_occurrence_is_not_repeated_although_the_clock_is_set_back() -> None:
 
 
 def test_a_schedule_pushes_and_outlives_the_engine(
-    reopen: Callable[..., Engine], clock: VirtualClock
+    reopen: Callable[..., BareEngine], clock: VirtualClock
 ) -> None:
     pushed = threading.Semaphore(0)
 

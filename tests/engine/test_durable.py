@@ -34,7 +34,7 @@ from tests.engine.kinds import PATIENCE, collect, inbox, quiet, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.testing import VirtualClock
 
 
@@ -53,7 +53,7 @@ class Gate:
         return [*state, *batch]
 
 
-def test_push_block_returns_when_the_state_is_stored(engine: Engine) -> None:
+def test_push_block_returns_when_the_state_is_stored(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[])
     for number in range(5):
         worker.push_block(number)
@@ -61,7 +61,7 @@ def test_push_block_returns_when_the_state_is_stored(engine: Engine) -> None:
     assert worker.depth() == 0
 
 
-def test_what_is_started_before_its_worker_is_registered_waits_for_it(engine: Engine) -> None:
+def test_what_is_started_before_its_worker_is_registered_waits_for_it(engine: BareEngine) -> None:
     engine.worker("other", collect, state=[])
     engine.start("worker", 1, id="late")
     worker = engine.worker("late", collect, state=[])
@@ -69,7 +69,7 @@ def test_what_is_started_before_its_worker_is_registered_waits_for_it(engine: En
     assert worker.state() == [1, 2]
 
 
-def test_a_worker_that_nobody_has_pushed_to_can_be_sent_to_by_its_name(engine: Engine) -> None:
+def test_a_worker_that_nobody_has_pushed_to_can_be_sent_to_by_its_name(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[])
     engine.send("w", 1)
     asyncio.run(engine.asend("w", 2))
@@ -78,7 +78,7 @@ def test_a_worker_that_nobody_has_pushed_to_can_be_sent_to_by_its_name(engine: E
 
 
 def test_messages_of_one_producer_keep_their_order_by_whatever_road_they_come(
-    engine: Engine,
+    engine: BareEngine,
 ) -> None:
     worker = engine.worker("w", collect, state=[])
     for number in range(0, 300, 3):
@@ -90,7 +90,7 @@ def test_messages_of_one_producer_keep_their_order_by_whatever_road_they_come(
     assert worker.state() == list(range(401))
 
 
-def test_push_ack_returns_when_the_message_is_stored(engine: Engine) -> None:
+def test_push_ack_returns_when_the_message_is_stored(engine: BareEngine) -> None:
     gate = Gate()
     worker = engine.worker("w", gate, state=[])
     worker.push("first")
@@ -103,7 +103,7 @@ def test_push_ack_returns_when_the_message_is_stored(engine: Engine) -> None:
     assert worker.state() == ["first", "second", "third"]
 
 
-def test_what_arrives_while_the_job_runs_is_one_batch(engine: Engine) -> None:
+def test_what_arrives_while_the_job_runs_is_one_batch(engine: BareEngine) -> None:
     gate = Gate()
     worker = engine.worker("w", gate, state=[], behaviour=Stack)
     worker.push(0)
@@ -115,7 +115,7 @@ def test_what_arrives_while_the_job_runs_is_one_batch(engine: Engine) -> None:
     assert gate.batches == [[0], [3, 2, 1]]
 
 
-def test_asyncio_callers(engine: Engine) -> None:
+def test_asyncio_callers(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[])
 
     async def main() -> None:
@@ -126,7 +126,7 @@ def test_asyncio_callers(engine: Engine) -> None:
     assert sorted(worker.state()) == list(range(101))
 
 
-def test_a_coroutine_function_can_be_the_job(engine: Engine) -> None:
+def test_a_coroutine_function_can_be_the_job(engine: BareEngine) -> None:
     async def job(batch: list[Any], state: list[Any]) -> list[Any]:
         await asyncio.sleep(0)
         if "bad" in batch:
@@ -144,7 +144,7 @@ def test_a_coroutine_function_can_be_the_job(engine: Engine) -> None:
 
 @pytest.mark.parametrize("policy", ["drop", "retry", "isolate"])
 def test_a_job_that_changes_its_state_and_then_raises_leaves_no_trace(
-    engine: Engine, policy: str
+    engine: BareEngine, policy: str
 ) -> None:
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
         for message in batch:
@@ -163,7 +163,7 @@ def test_a_job_that_changes_its_state_and_then_raises_leaves_no_trace(
     assert (letter.message, letter.error) == ("bad", "ValueError: bad")
 
 
-def test_the_poison_alone_becomes_a_dead_letter(engine: Engine) -> None:
+def test_the_poison_alone_becomes_a_dead_letter(engine: BareEngine) -> None:
     gate = Gate()
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
@@ -183,7 +183,7 @@ def test_the_poison_alone_becomes_a_dead_letter(engine: Engine) -> None:
     assert worker.depth() == 0
 
 
-def test_dead_letters_are_read_retried_and_purged(engine: Engine) -> None:
+def test_dead_letters_are_read_retried_and_purged(engine: BareEngine) -> None:
     broken = True
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
@@ -212,7 +212,7 @@ def test_dead_letters_are_read_retried_and_purged(engine: Engine) -> None:
     assert worker.dead_letters.purge(*letters) == 0, "they are gone"
 
 
-def test_what_unique_replaced_is_consumed_in_the_same_commit(engine: Engine) -> None:
+def test_what_unique_replaced_is_consumed_in_the_same_commit(engine: BareEngine) -> None:
     gate = Gate()
     worker = engine.worker("w", gate, state=[], behaviour=Unique)
     worker.push(["a", 0])
@@ -240,7 +240,7 @@ def test_what_unique_replaced_is_consumed_in_the_same_commit(engine: Engine) -> 
 
 
 def test_what_bounded_dropped_is_consumed_and_what_it_rejects_is_a_dead_letter(
-    engine: Engine,
+    engine: BareEngine,
 ) -> None:
     gate = Gate()
     dropping = engine.worker(
@@ -271,7 +271,7 @@ def test_what_bounded_dropped_is_consumed_and_what_it_rejects_is_a_dead_letter(
     assert [letter.message for letter in rejecting.dead_letters] == [2, 3]
 
 
-def test_a_malformed_message_is_refused_alone(engine: Engine) -> None:
+def test_a_malformed_message_is_refused_alone(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[], behaviour=Unique)
     with pytest.raises(Malformed):
         worker.push_ack(7)
@@ -281,7 +281,7 @@ def test_a_malformed_message_is_refused_alone(engine: Engine) -> None:
 
 
 def test_what_expires_is_consumed_although_no_run_follows(
-    engine: Engine, clock: VirtualClock
+    engine: BareEngine, clock: VirtualClock
 ) -> None:
     gate = Gate()
     worker = engine.worker("w", gate, state=[], behaviour=lambda: Expire(Queue(), 10.0))
@@ -299,7 +299,7 @@ def test_what_expires_is_consumed_although_no_run_follows(
     assert worker.state() == ["now"]
 
 
-def test_a_behaviour_of_ones_own(engine: Engine) -> None:
+def test_a_behaviour_of_ones_own(engine: BareEngine) -> None:
     class OneByOne(Base):
         def transform(self, messages: Any) -> Any:
             return messages[-1]
@@ -316,7 +316,7 @@ def test_a_behaviour_of_ones_own(engine: Engine) -> None:
     assert worker.depth() == 0
 
 
-def test_bad_options_are_refused_at_once(engine: Engine) -> None:
+def test_bad_options_are_refused_at_once(engine: BareEngine) -> None:
     engine.worker("w", collect, state=[])
     nullary: Any = lambda: None  # noqa: E731 - it stands for what users may write
     calls: list[tuple[Callable[[], Any], type[Exception], str]] = [
@@ -338,7 +338,7 @@ def test_bad_options_are_refused_at_once(engine: Engine) -> None:
             call()
 
 
-def test_what_is_not_plain_data_is_refused_at_the_push(engine: Engine) -> None:
+def test_what_is_not_plain_data_is_refused_at_the_push(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[])
     for push in (worker.push, worker.push_ack, worker.push_block):
         with pytest.raises(NotStorable, match="use plain data"):
@@ -347,7 +347,7 @@ def test_what_is_not_plain_data_is_refused_at_the_push(engine: Engine) -> None:
     assert worker.state() == [1]
 
 
-def test_a_state_that_is_not_plain_data_is_the_jobs_failure(engine: Engine) -> None:
+def test_a_state_that_is_not_plain_data_is_the_jobs_failure(engine: BareEngine) -> None:
     worker = engine.worker("w", lambda batch, state: object(), state=0)
     with pytest.raises(NotStorable):
         worker.push_block(1)
@@ -355,7 +355,7 @@ def test_a_state_that_is_not_plain_data_is_the_jobs_failure(engine: Engine) -> N
     assert len(worker.dead_letters) == 1
 
 
-def test_a_timeout_leaves_the_message_where_it_is(engine: Engine) -> None:
+def test_a_timeout_leaves_the_message_where_it_is(engine: BareEngine) -> None:
     gate = Gate()
     worker = engine.worker("w", gate, state=[])
     with pytest.raises(PushTimeout):
@@ -367,7 +367,7 @@ def test_a_timeout_leaves_the_message_where_it_is(engine: Engine) -> None:
     assert worker.state() == [1, 2, 3]
 
 
-def test_everything_goes_on_with_the_next_engine(reopen: Callable[..., Engine]) -> None:
+def test_everything_goes_on_with_the_next_engine(reopen: Callable[..., BareEngine]) -> None:
     engine = reopen()
     gate = Gate()
     worker = engine.worker("w", gate, state=[])
@@ -388,7 +388,9 @@ def test_everything_goes_on_with_the_next_engine(reopen: Callable[..., Engine]) 
     assert again.state() == ["running", "waiting", "new"]
 
 
-def test_those_who_wait_are_told_when_the_engine_is_closed(reopen: Callable[..., Engine]) -> None:
+def test_those_who_wait_are_told_when_the_engine_is_closed(
+    reopen: Callable[..., BareEngine],
+) -> None:
     engine = reopen()
     gate = Gate()
     worker = engine.worker("w", gate, state=[])
@@ -415,7 +417,7 @@ def test_those_who_wait_are_told_when_the_engine_is_closed(reopen: Callable[...,
     assert len(errors) == 1
 
 
-def test_throttle_counts_in_the_engines_time(engine: Engine, clock: VirtualClock) -> None:
+def test_throttle_counts_in_the_engines_time(engine: BareEngine, clock: VirtualClock) -> None:
     seen = threading.Semaphore(0)
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
@@ -437,7 +439,7 @@ def test_throttle_counts_in_the_engines_time(engine: Engine, clock: VirtualClock
 
 @pytest.mark.parametrize("policy", ["isolate", "drop", "retry"])
 def test_the_log_of_a_dead_letter_names_its_execution_and_error(
-    engine: Engine, caplog: pytest.LogCaptureFixture, policy: str
+    engine: BareEngine, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
     def job(batch: list[Any], state: Any) -> Any:
         raise ValueError("poison")
@@ -454,9 +456,9 @@ def test_the_log_of_a_dead_letter_names_its_execution_and_error(
 
 
 def test_a_deduplication_window_survives_a_restart(
-    reopen: Callable[..., Engine], clock: VirtualClock
+    reopen: Callable[..., BareEngine], clock: VirtualClock
 ) -> None:
-    def start(engine: Engine) -> Any:
+    def start(engine: BareEngine) -> Any:
         inbox = lambda: Dedup(Queue(), within=60.0, key=lambda order: order["id"])  # noqa: E731
         return engine.worker("w", collect, state=[], behaviour=inbox)
 
@@ -476,9 +478,9 @@ def test_a_deduplication_window_survives_a_restart(
 
 
 def test_a_message_that_was_not_committed_is_no_duplicate_of_itself(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
-    def start(engine: Engine, job: Any) -> Any:
+    def start(engine: BareEngine, job: Any) -> Any:
         return engine.worker("w", job, state=[], behaviour=lambda: Dedup(Queue(), within=60.0))
 
     gate = Gate()
@@ -496,9 +498,9 @@ def test_a_message_that_was_not_committed_is_no_duplicate_of_itself(
 
 
 def test_a_bucket_of_tokens_survives_a_restart_and_regains_what_it_has_missed(
-    reopen: Callable[..., Engine], clock: VirtualClock
+    reopen: Callable[..., BareEngine], clock: VirtualClock
 ) -> None:
-    def start(engine: Engine) -> Any:
+    def start(engine: BareEngine) -> Any:
         inbox = lambda: Rate(Queue(), 0.1, burst=2)  # noqa: E731
         return engine.worker("w", collect, state=[], behaviour=inbox)
 
@@ -534,7 +536,7 @@ def test_a_bucket_of_tokens_survives_a_restart_and_regains_what_it_has_missed(
     ids=["priority", "rate", "two rates", "fair", "stack"],
 )
 def test_messages_that_overtake_each_other_are_all_processed(
-    reopen: Callable[..., Engine], inbox: Any
+    reopen: Callable[..., BareEngine], inbox: Any
 ) -> None:
     engine = reopen()
     worker = engine.worker("w", collect, state=[], behaviour=inbox)

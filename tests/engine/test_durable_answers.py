@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from actorflow.behaviours import Queue, Stack, Unique
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import NoAnswer
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.worker.job.answers import Answers
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def engine(request: Any, tmp_path: Path) -> Iterator[Engine]:
+def engine(request: Any, tmp_path: Path) -> Iterator[BareEngine]:
     """Yield an engine on a store of one process."""
     where = ":memory:" if request.param == "memory" else tmp_path / "store.db"
-    with Engine(where, durability="off") as made:
+    with BareEngine(where, durability="off") as made:
         yield made
 
 
@@ -49,14 +49,14 @@ def deposit(batch: list[Any], balance: int) -> Answers:
     return Answers(balance, answers)
 
 
-def test_each_caller_gets_its_own_answer(engine: Engine) -> None:
+def test_each_caller_gets_its_own_answer(engine: BareEngine) -> None:
     account = engine.worker("account", deposit, state=0)
     assert account.ask(40) == 40
     assert account.ask(2) == 42
     assert account.state() == 42
 
 
-def test_an_exception_among_the_answers_is_raised_to_its_caller_alone(engine: Engine) -> None:
+def test_an_exception_among_the_answers_is_raised_to_its_caller_alone(engine: BareEngine) -> None:
     account = engine.worker("account", deposit, state=0)
     with pytest.raises(ValueError, match="-1 is negative"):
         account.ask(-1)
@@ -64,7 +64,9 @@ def test_an_exception_among_the_answers_is_raised_to_its_caller_alone(engine: En
     assert not list(account.dead_letters)
 
 
-def test_an_exception_for_a_message_without_a_caller_makes_a_dead_letter(engine: Engine) -> None:
+def test_an_exception_for_a_message_without_a_caller_makes_a_dead_letter(
+    engine: BareEngine,
+) -> None:
     account = engine.worker("account", deposit, state=0)
     account.push(-1)
     assert account.ask(1) == 1
@@ -73,7 +75,7 @@ def test_an_exception_for_a_message_without_a_caller_makes_a_dead_letter(engine:
     assert "-1 is negative" in letter.error
 
 
-def test_callers_of_one_batch_get_their_own_answers(engine: Engine) -> None:
+def test_callers_of_one_batch_get_their_own_answers(engine: BareEngine) -> None:
     entered, go = threading.Event(), threading.Event()
 
     def wait(batch: list[Any], state: int) -> Answers:
@@ -95,7 +97,7 @@ def test_callers_of_one_batch_get_their_own_answers(engine: Engine) -> None:
     assert [answer[0] for answer in answers] == list("abc")
 
 
-def test_messages_that_were_merged_share_an_answer(engine: Engine) -> None:
+def test_messages_that_were_merged_share_an_answer(engine: BareEngine) -> None:
     entered, go = threading.Event(), threading.Event()
 
     def wait(batch: list[Any], state: int) -> Answers:
@@ -110,20 +112,20 @@ def test_messages_that_were_merged_share_an_answer(engine: Engine) -> None:
     assert worker.ask({"k": 1, "n": 7}) == 7
 
 
-def test_a_job_without_answers_is_named(engine: Engine) -> None:
+def test_a_job_without_answers_is_named(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[])
     with pytest.raises(NoAnswer, match="Answers"):
         worker.ask("a")
     assert worker.state() == ["a"]
 
 
-def test_answers_that_do_not_fit_the_batch_fail_it(engine: Engine) -> None:
+def test_answers_that_do_not_fit_the_batch_fail_it(engine: BareEngine) -> None:
     worker = engine.worker("w", lambda _batch, state: Answers(state, []), state=0)
     with pytest.raises(BadJob, match="0 answers for a batch of 1"):
         worker.ask("a")
 
 
-def test_an_answer_is_not_the_state(engine: Engine) -> None:
+def test_an_answer_is_not_the_state(engine: BareEngine) -> None:
     def add(batch: list[Any], state: list[Any]) -> Answers:
         state = [*state, *batch]
         return Answers(state, [state] * len(batch))
@@ -133,7 +135,7 @@ def test_an_answer_is_not_the_state(engine: Engine) -> None:
     assert worker.ask(2) == [1, 2]
 
 
-def test_jobs_that_are_coroutines_answer_as_well(engine: Engine) -> None:
+def test_jobs_that_are_coroutines_answer_as_well(engine: BareEngine) -> None:
     async def double(batch: list[Any], state: int) -> Answers:
         await asyncio.sleep(0)
         return Answers(state, [2 * each for each in batch])
@@ -143,7 +145,7 @@ def test_jobs_that_are_coroutines_answer_as_well(engine: Engine) -> None:
     asyncio.run(worker.apush(1))
 
 
-def test_a_repeated_key_has_no_second_answer(engine: Engine) -> None:
+def test_a_repeated_key_has_no_second_answer(engine: BareEngine) -> None:
     account = engine.worker("account", deposit, state=0)
     assert account.ask(40, key="k") == 40
     with pytest.raises(NoAnswer):
@@ -151,7 +153,7 @@ def test_a_repeated_key_has_no_second_answer(engine: Engine) -> None:
     assert account.state() == 40
 
 
-def test_statistics_of_a_worker(engine: Engine) -> None:
+def test_statistics_of_a_worker(engine: BareEngine) -> None:
     account = engine.worker("account", deposit, state=0)
     account.push(-1)
     account.ask(1)
@@ -160,7 +162,7 @@ def test_statistics_of_a_worker(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("behaviour", [Queue(), Stack(), Unique(key=str), Queue])
-def test_a_behaviour_is_given_as_to_spawn(engine: Engine, behaviour: Any) -> None:
+def test_a_behaviour_is_given_as_to_spawn(engine: BareEngine, behaviour: Any) -> None:
     for name in "ab":
         worker = engine.worker(name, collect, state=[], behaviour=behaviour)
         worker.push_block(1)
@@ -170,7 +172,7 @@ def test_a_behaviour_is_given_as_to_spawn(engine: Engine, behaviour: Any) -> Non
 # Families.
 
 
-def test_a_family_has_one_writer_and_one_state_for_each_key(engine: Engine) -> None:
+def test_a_family_has_one_writer_and_one_state_for_each_key(engine: BareEngine) -> None:
     accounts = engine.workers("account/{id}", deposit, state=0)
     for number in range(20):
         assert accounts[str(number)].ask(number) == number
@@ -181,14 +183,14 @@ def test_a_family_has_one_writer_and_one_state_for_each_key(engine: Engine) -> N
 
 
 def test_idle_keys_leave_memory_and_come_back(tmp_path: Path) -> None:
-    with Engine(tmp_path / "s.db", durability="off", max_live=5) as engine:
+    with BareEngine(tmp_path / "s.db", durability="off", max_live=5) as engine:
         accounts = engine.workers("account/{id}", deposit, state=0)
         for turn in range(1, 4):
             for number in range(40):
                 assert accounts[number].ask(1) == turn
 
 
-def test_the_job_gets_the_key_if_it_has_a_parameter_for_it(engine: Engine) -> None:
+def test_the_job_gets_the_key_if_it_has_a_parameter_for_it(engine: BareEngine) -> None:
     def who(batch: list[Any], state: int, *, key: str) -> Answers:
         return Answers(state, [key] * len(batch))
 
@@ -196,7 +198,7 @@ def test_the_job_gets_the_key_if_it_has_a_parameter_for_it(engine: Engine) -> No
     assert users["ann"].ask("?") == "ann"
 
 
-def test_a_family_goes_on_with_the_next_engine(reopen: Callable[..., Engine]) -> None:
+def test_a_family_goes_on_with_the_next_engine(reopen: Callable[..., BareEngine]) -> None:
     engine = reopen()
     engine.workers("account/{id}", deposit, state=0)["7"].ask(40)
     engine = reopen()
@@ -210,14 +212,14 @@ def test_a_family_goes_on_with_the_next_engine(reopen: Callable[..., Engine]) ->
     [("account", "where the key goes"), ("{id}/{id}", "where the key goes"), (7, "where the key"),
      ("w{id}", "already"), ("account/{id}", "already"), ("account/x{id}", "already")],
 )  # fmt: skip
-def test_wrong_patterns_are_refused(engine: Engine, pattern: Any, text: str) -> None:
+def test_wrong_patterns_are_refused(engine: BareEngine, pattern: Any, text: str) -> None:
     engine.worker("w1", collect, state=[])
     engine.workers("account/{id}", deposit, state=0)
     with pytest.raises(BadOption, match=text):
         engine.workers(pattern, deposit, state=0)
 
 
-def test_wrong_keys_are_refused(engine: Engine) -> None:
+def test_wrong_keys_are_refused(engine: BareEngine) -> None:
     accounts = engine.workers("account/{id}", deposit, state=0)
     for key in ("", None, 1.5, True):
         with pytest.raises(BadOption, match="the key"):
@@ -268,7 +270,7 @@ def book(batch: list[Deposit], balance: Balance) -> Answers:
     return Answers(Balance(total, [*balance.seen, *(each.id for each in batch)]), batch)
 
 
-def test_messages_and_states_have_the_types_that_the_job_declares(engine: Engine) -> None:
+def test_messages_and_states_have_the_types_that_the_job_declares(engine: BareEngine) -> None:
     worker = engine.worker("w", book, state=Balance())
     assert worker.ask(DEPOSIT) == DEPOSIT
     worker.push_block(DEPOSIT)
@@ -279,7 +281,7 @@ def age(batch: list[Model], state: list[Model]) -> Answers:
     return Answers([*state, *batch], [each.born.year for each in batch])
 
 
-def test_models_of_pydantic_are_messages(engine: Engine) -> None:
+def test_models_of_pydantic_are_messages(engine: BareEngine) -> None:
     worker = engine.worker("w", age, state=[])
     ann = Model(name="ann", born=date(1990, 5, 6))
     assert worker.ask(ann) == 1990
@@ -290,7 +292,7 @@ def add(batch: list[npt.NDArray[np.float64]], state: np.ndarray) -> np.ndarray:
     return state + sum(batch)
 
 
-def test_arrays_of_numpy_are_states(engine: Engine) -> None:
+def test_arrays_of_numpy_are_states(engine: BareEngine) -> None:
     worker = engine.worker("w", add, state=np.zeros((2, 2)))
     worker.push_block(np.ones((2, 2)))
     worker.push_block(np.eye(2))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import (
     Cancelled,
     EngineClosed,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from actorflow.testing import VirtualClock
 
 
-def test_messages_make_an_execution_and_change_its_state(engine: Engine) -> None:
+def test_messages_make_an_execution_and_change_its_state(engine: BareEngine) -> None:
     script = Script()
     engine.register(script)
     engine.send("x", 1, kind="script")
@@ -45,7 +45,7 @@ def test_messages_make_an_execution_and_change_its_state(engine: Engine) -> None
     assert engine.parts.row("x").kind == "script"
 
 
-def test_emitted_messages_arrive_and_make_executions(engine: Engine) -> None:
+def test_emitted_messages_arrive_and_make_executions(engine: BareEngine) -> None:
     def step(state: Any, message: Any) -> Any:
         if message:
             return Outcome(
@@ -61,7 +61,7 @@ def test_emitted_messages_arrive_and_make_executions(engine: Engine) -> None:
     assert state_of(engine, "x3") == [3]
 
 
-def test_a_run_that_loses_the_race_is_done_again_on_the_newer_state(engine: Engine) -> None:
+def test_a_run_that_loses_the_race_is_done_again_on_the_newer_state(engine: BareEngine) -> None:
     entered, go = threading.Event(), threading.Event()
 
     def step(state: Any, message: Any) -> Any:
@@ -84,7 +84,7 @@ def test_a_run_that_loses_the_race_is_done_again_on_the_newer_state(engine: Engi
     assert rows(engine, "messages") == []
 
 
-def test_cancel_ends_an_execution_with_all_it_has(engine: Engine) -> None:
+def test_cancel_ends_an_execution_with_all_it_has(engine: BareEngine) -> None:
     engine.register(
         Script(lambda state, message: Outcome(state=[message], timers=[SetTimer("t", 5e9, 1)]))
     )
@@ -100,7 +100,7 @@ def test_cancel_ends_an_execution_with_all_it_has(engine: Engine) -> None:
     assert state_of(engine, "x") == [1]
 
 
-def test_a_run_under_way_is_thrown_away_by_cancel(engine: Engine, clock: VirtualClock) -> None:
+def test_a_run_under_way_is_thrown_away_by_cancel(engine: BareEngine, clock: VirtualClock) -> None:
     entered, go = threading.Event(), threading.Event()
 
     def step(state: Any, message: Any) -> Any:
@@ -121,7 +121,7 @@ def test_a_run_under_way_is_thrown_away_by_cancel(engine: Engine, clock: Virtual
 
 
 def test_wait_is_told_of_the_end_or_the_closing(clock: VirtualClock) -> None:
-    engine = Engine(clock=clock)
+    engine = BareEngine(clock=clock)
     engine.register(Script(lambda state, message: Outcome(state=[], status=Status(message))))
     engine.worker("y", collect, state=[]).push_block(0)
     with pytest.raises(WaitTimeout):
@@ -149,14 +149,16 @@ def test_wait_is_told_of_the_end_or_the_closing(clock: VirtualClock) -> None:
         engine.wait("x")
 
 
-def test_an_unknown_execution_is_named_with_those_like_it(engine: Engine) -> None:
+def test_an_unknown_execution_is_named_with_those_like_it(engine: BareEngine) -> None:
     engine.register(Script())
     engine.send("order-1", 1, kind="script")
     with pytest.raises(UnknownExecution, match="order-1"):
         engine.parts.row("order-2")
 
 
-def test_messages_wait_for_their_kind_and_keep_their_order(reopen: Callable[..., Engine]) -> None:
+def test_messages_wait_for_their_kind_and_keep_their_order(
+    reopen: Callable[..., BareEngine],
+) -> None:
     engine = reopen()
     for number in range(5):
         engine.send("x", number, kind="script")
@@ -174,7 +176,7 @@ def test_messages_wait_for_their_kind_and_keep_their_order(reopen: Callable[...,
 
 
 def test_executions_retire_when_idle_and_come_back(clock: VirtualClock) -> None:
-    with Engine(clock=clock, max_live=10) as engine:
+    with BareEngine(clock=clock, max_live=10) as engine:
         script = Script()
         engine.register(script)
         for round_ in (1, 2, 3):
@@ -192,7 +194,7 @@ def test_executions_retire_as_fast_as_others_come(
 ) -> None:
     """Without any time passing in between."""
     monkeypatch.setattr(table, "_SWEPT", 5)
-    with Engine(clock=clock, max_live=10) as engine:
+    with BareEngine(clock=clock, max_live=10) as engine:
         engine.register(Script())
         for number in range(100):
             engine.send(f"x{number}", 1, kind="script")
@@ -202,7 +204,7 @@ def test_executions_retire_as_fast_as_others_come(
 
 
 def test_nothing_is_lost_while_executions_retire_and_come_back(clock: VirtualClock) -> None:
-    with Engine(clock=clock, max_live=0) as engine:
+    with BareEngine(clock=clock, max_live=0) as engine:
         workers = [
             engine.worker(f"w{number}", lambda batch, state: [*state, *batch], state=[])
             for number in range(3)
@@ -228,7 +230,7 @@ def test_nothing_is_lost_while_executions_retire_and_come_back(clock: VirtualClo
 
 
 def test_ended_executions_are_purged_by_age_with_their_history(clock: VirtualClock) -> None:
-    with Engine(clock=clock, retention=100.0) as engine:
+    with BareEngine(clock=clock, retention=100.0) as engine:
         engine.register(
             Script(lambda state, message: Outcome(state=[], status=Status.DONE, history=["done"]))
         )
@@ -240,7 +242,7 @@ def test_ended_executions_are_purged_by_age_with_their_history(clock: VirtualClo
         assert engine.parts.store.history("x").rows == []
 
 
-def test_a_purge_by_hand_counts(engine: Engine, clock: VirtualClock) -> None:
+def test_a_purge_by_hand_counts(engine: BareEngine, clock: VirtualClock) -> None:
     engine.register(Script(lambda state, message: Outcome(state=[], status=Status.DONE)))
     engine.send("x", 1, kind="script")
     engine.wait("x", timeout=PATIENCE)
@@ -248,19 +250,19 @@ def test_a_purge_by_hand_counts(engine: Engine, clock: VirtualClock) -> None:
 
 
 def test_the_store_can_be_backed_up_while_it_runs(tmp_path: Path) -> None:
-    with Engine(tmp_path / "s.db") as engine:
+    with BareEngine(tmp_path / "s.db") as engine:
         worker = engine.worker("w", lambda batch, state: [*state, *batch], state=[])
         worker.push_block(1)
         engine.upkeep.backup(tmp_path / "copy.db")
         worker.push_block(2)
         with pytest.raises(StoreBusy):
-            Engine(tmp_path / "s.db")
-    with Engine(tmp_path / "copy.db") as copy:
+            BareEngine(tmp_path / "s.db")
+    with BareEngine(tmp_path / "copy.db") as copy:
         assert copy.worker("w", lambda batch, state: state).state() == [1]
-    with Engine() as memory, pytest.raises(BadOption, match="no backup"):
+    with BareEngine() as memory, pytest.raises(BadOption, match="no backup"):
         memory.upkeep.backup(tmp_path / "never.db")
     with pytest.raises(StoreBroken):
-        Engine(tmp_path)
+        BareEngine(tmp_path)
 
 
 class Moody(Kept):
@@ -287,7 +289,7 @@ class Moody(Kept):
 
 def test_what_arrives_during_a_commit_is_the_next_commit(clock: VirtualClock) -> None:
     store = Moody()
-    with Engine(store, clock=clock) as engine:
+    with BareEngine(store, clock=clock) as engine:
         worker = engine.worker("w", lambda batch, state: state + len(batch), state=0)
         store.gate.clear()
         store.entered.clear()
@@ -311,7 +313,7 @@ def test_a_full_store_says_so_and_goes_on_when_there_is_room(clock: VirtualClock
         assert go.wait(PATIENCE)
         return [*state, *batch]
 
-    with Engine(store, clock=clock) as engine:
+    with BareEngine(store, clock=clock) as engine:
         worker = engine.worker("w", job, state=[])
         worker.push_ack("before")
         assert entered.wait(PATIENCE)
@@ -335,7 +337,7 @@ def test_a_full_store_says_so_and_goes_on_when_there_is_room(clock: VirtualClock
 
 def test_closing_a_full_engine_does_not_hang(clock: VirtualClock) -> None:
     store = Moody()
-    engine = Engine(store, clock=clock)
+    engine = BareEngine(store, clock=clock)
     entered, go = threading.Event(), threading.Event()
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
@@ -367,13 +369,13 @@ def test_closing_a_full_engine_does_not_hang(clock: VirtualClock) -> None:
     thread.join(PATIENCE)
     assert told == [1]
     store.full = False
-    with Engine(store, clock=clock) as again:
+    with BareEngine(store, clock=clock) as again:
         assert again.worker("w", lambda batch, state: state).state() == [0]
 
 
 def test_a_change_that_cannot_be_stored_does_not_harm_others(clock: VirtualClock) -> None:
     store = Moody()
-    with Engine(store, clock=clock) as engine:
+    with BareEngine(store, clock=clock) as engine:
         worker = engine.worker("w", lambda batch, state: state + 1, state=0)
         errors: list[Exception | None] = []
         store.gate.clear()
@@ -387,7 +389,7 @@ def test_a_change_that_cannot_be_stored_does_not_harm_others(clock: VirtualClock
         assert [type(error) for error in errors] == [ValueError]
 
 
-def test_statistics_are_a_picture(engine: Engine) -> None:
+def test_statistics_are_a_picture(engine: BareEngine) -> None:
     engine.worker("w", lambda batch, state: state).push_block(1)
     found = engine.statistics()
     assert found.live == 1
@@ -400,7 +402,7 @@ def test_many_executions_are_recovered_page_by_page_in_order(
 ) -> None:
     monkeypatch.setattr("actorflow.engine.executions.recovery._PAGE", 3)
     names = [f"x{number}" for number in range(20)]
-    with Engine(tmp_path / "e.db") as engine:
+    with BareEngine(tmp_path / "e.db") as engine:
         for text in ("first", "second"):
             for name in names:
                 engine.send(name, text, kind="script")
@@ -417,7 +419,7 @@ def test_many_executions_are_recovered_page_by_page_in_order(
     def submit(runnable: Any) -> None:
         kept.append(runnable) if isinstance(runnable, recovery._Later) else POOL.submit(runnable)
 
-    with Engine(tmp_path / "e.db") as engine:
+    with BareEngine(tmp_path / "e.db") as engine:
         engine.register(script)
         with monkeypatch.context() as patch:
             patch.setattr(engine.parts.environment, "pool", SimpleNamespace(submit=submit))
@@ -430,12 +432,12 @@ def test_many_executions_are_recovered_page_by_page_in_order(
         POOL.submit(kept.pop())
         go.set()
         script.wait(3 * len(names))
-    with Engine(tmp_path / "e.db") as engine:
+    with BareEngine(tmp_path / "e.db") as engine:
         assert {tuple(state_of(engine, name)) for name in names} == {("first", "second", "third")}
         assert rows(engine, "messages") == []
 
 
-def test_the_verbs_for_asyncio(engine: Engine) -> None:
+def test_the_verbs_for_asyncio(engine: BareEngine) -> None:
     def step(state: Any, message: Any) -> Any:
         if message == "end":
             return Outcome(state=state, status=Status.DONE, result=[*state, message])
@@ -472,7 +474,7 @@ def test_the_verbs_for_asyncio(engine: Engine) -> None:
 
 def test_an_engine_in_an_async_with_block(clock: VirtualClock) -> None:
     async def main() -> None:
-        async with Engine(clock=clock) as engine:
+        async with BareEngine(clock=clock) as engine:
             await engine.worker("w", collect, state=[]).apush_block(1)
         assert engine.closed
 
@@ -481,7 +483,7 @@ def test_an_engine_in_an_async_with_block(clock: VirtualClock) -> None:
 
 def test_wait_returns_the_execution_as_it_is_stored(tmp_path: Path) -> None:
     """Waiters get the state that the commit has left, without reading the store."""
-    with Engine(tmp_path / "s.db") as engine:
+    with BareEngine(tmp_path / "s.db") as engine:
         engine.register(Script(lambda state, _: Outcome(state=state, status=Status.DONE, result=7)))
         engine.send("early", 1, kind="script")
         ended = engine.wait("early", PATIENCE)

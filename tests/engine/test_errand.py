@@ -16,7 +16,7 @@ from tests.engine.kinds import PATIENCE, quiet, rows, until
 from tests.snippets import snippets
 
 if TYPE_CHECKING:
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.testing import VirtualClock
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "kinds.md"
@@ -41,7 +41,7 @@ def test_it_is_short_and_uses_everything() -> None:
     assert inspect.getdoc(Outcome)
 
 
-def test_tasks_that_fail_and_crash_are_told_apart(engine: Engine, errand: Any) -> None:
+def test_tasks_that_fail_and_crash_are_told_apart(engine: BareEngine, errand: Any) -> None:
     def clerk(task: Any) -> Any:
         if task.body.endswith(":fail"):
             raise ValueError("no")
@@ -67,7 +67,9 @@ def test_tasks_that_fail_and_crash_are_told_apart(engine: Engine, errand: Any) -
     assert [rows(engine, table) for table in ("timers", "tasks", "watches", "messages")] == [[]] * 4
 
 
-def test_the_deadline_ends_what_is_out(engine: Engine, errand: Any, clock: VirtualClock) -> None:
+def test_the_deadline_ends_what_is_out(
+    engine: BareEngine, errand: Any, clock: VirtualClock
+) -> None:
     cancelled = threading.Semaphore(0)
     begun = threading.Semaphore(0)
 
@@ -91,7 +93,7 @@ def test_the_deadline_ends_what_is_out(engine: Engine, errand: Any, clock: Virtu
     until(engine, lambda: not rows(engine, "tasks"))
 
 
-def test_watches_are_seen_by_all_of_the_kind(engine: Engine, errand: Any) -> None:
+def test_watches_are_seen_by_all_of_the_kind(engine: BareEngine, errand: Any) -> None:
     engine.register(errand())
     engine.tasker("clerk", lambda task: HOLD)
     for name in ("bread", "milk"):
@@ -105,7 +107,7 @@ def test_watches_are_seen_by_all_of_the_kind(engine: Engine, errand: Any) -> Non
     assert not [each for each in engine.execution("milk").history() if "heard" in each]
 
 
-def test_a_child_that_is_cancelled_is_told_to_its_parent(engine: Engine, errand: Any) -> None:
+def test_a_child_that_is_cancelled_is_told_to_its_parent(engine: BareEngine, errand: Any) -> None:
     engine.register(errand())
     engine.tasker("clerk", lambda task: HOLD)
     engine.start("errand", {"do": [], "helpers": ["anna"]}, id="x")

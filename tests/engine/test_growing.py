@@ -16,7 +16,7 @@ from tests.engine.kinds import PATIENCE, quiet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.engine.kind import Context
 
 
@@ -51,13 +51,13 @@ def test_a_kind_whose_state_grows_is_one_that_an_engine_can_rely_on() -> None:
     check_kind(Log, messages=st.sampled_from(["a", "b", "end"]), max_examples=30)
 
 
-def send(engine: Engine, *texts: str) -> None:
+def send(engine: BareEngine, *texts: str) -> None:
     for text in texts:
         engine.send("it", text, kind="log")
         quiet(engine)
 
 
-def test_a_state_grows_over_restarts(reopen: Callable[..., Engine]) -> None:
+def test_a_state_grows_over_restarts(reopen: Callable[..., BareEngine]) -> None:
     lines: list[str] = []
     for part in range(5):
         engine = reopen()

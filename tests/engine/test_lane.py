@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.engine.growing import SMALL
+from actorflow.engine.growing_bytes import SMALL
 from actorflow.engine.kind import Addition, ChildEnded, Context, Message, TimerFired
 from actorflow.engine.kinds.lane import Lane, LaneKind
 from actorflow.engine.kinds.lane_queue import LaneLimits, LaneQueue, LaneState

@@ -7,7 +7,7 @@ import io
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import StoreBroken
 from actorflow.engine.operations.export import export_lines, import_lines, readable
 from actorflow.engine.operations.metrics import EngineCollector
@@ -39,7 +39,7 @@ def test_bodies_are_shown_as_json_only_where_nothing_is_lost() -> None:
 
 
 def test_metrics_can_be_scraped() -> None:
-    with Engine() as engine:
+    with BareEngine() as engine:
         engine.worker("w", lambda batch, state: state).push_block(1)
         registry = CollectorRegistry()
         registry.register(EngineCollector(engine, "orders"))

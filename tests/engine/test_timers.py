@@ -16,7 +16,7 @@ from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.testing import VirtualClock
 
 
@@ -31,7 +31,7 @@ def setting(state: Any, message: Any) -> Any:
     return [*state, message]
 
 
-def test_timers_fire_in_order_each_once(engine: Engine, clock: VirtualClock) -> None:
+def test_timers_fire_in_order_each_once(engine: BareEngine, clock: VirtualClock) -> None:
     script = Script(setting)
     engine.register(script)
     engine.send("x", {"set": {"c": 1_003.0, "a": 1_001.0, "b": 1_002.0005}}, kind="script")
@@ -51,7 +51,7 @@ def test_timers_fire_in_order_each_once(engine: Engine, clock: VirtualClock) -> 
     assert engine.statistics().timers_fired == 3
 
 
-def test_a_timer_whose_time_has_passed_when_it_is_stored_fires_at_once(engine: Engine) -> None:
+def test_a_timer_whose_time_has_passed_when_it_is_stored_fires_at_once(engine: BareEngine) -> None:
     script = Script(setting)
     engine.register(script)
     engine.send("x", {"set": {"late": 999.0, "now": 1_000.0, "later": 1_001.0}}, kind="script")
@@ -60,7 +60,7 @@ def test_a_timer_whose_time_has_passed_when_it_is_stored_fires_at_once(engine: E
     assert state_of(engine, "x") == ["late", "now"]
 
 
-def test_a_timer_is_cancelled_or_set_anew(engine: Engine, clock: VirtualClock) -> None:
+def test_a_timer_is_cancelled_or_set_anew(engine: BareEngine, clock: VirtualClock) -> None:
     script = Script(setting)
     engine.register(script)
     engine.send("x", {"set": {"gone": 1_001.0, "moved": 1_001.0}}, kind="script")
@@ -79,7 +79,7 @@ def test_a_timer_is_cancelled_or_set_anew(engine: Engine, clock: VirtualClock) -
     assert state_of(engine, "x") == ["look", "moved"]
 
 
-def test_timers_outlive_the_engine(reopen: Callable[..., Engine], clock: VirtualClock) -> None:
+def test_timers_outlive_the_engine(reopen: Callable[..., BareEngine], clock: VirtualClock) -> None:
     engine = reopen()
     script = Script(setting)
     engine.register(script)
@@ -101,7 +101,7 @@ def test_timers_outlive_the_engine(reopen: Callable[..., Engine], clock: Virtual
 
 
 def test_thousands_that_are_due_at_once_fire_in_few_commits(
-    engine: Engine, clock: VirtualClock
+    engine: BareEngine, clock: VirtualClock
 ) -> None:
     script = Script()
     engine.register(script)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine.commit.wake_chain import ChainedTicket, WakeChain
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.runtime.worker.tickets import ThreadTicket, resolve_many
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_the_acks_of_threads_that_push_together_are_all_told(tmp_path: Path) -> 
     def add(batch: list[int], state: int) -> int:
         return state + sum(batch)
 
-    with Engine(tmp_path / "engine.db", durability="off") as engine:
+    with BareEngine(tmp_path / "engine.db", durability="off") as engine:
         worker = engine.worker("sum", add, state=0)
 
         def produce() -> None:

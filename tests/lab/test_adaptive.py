@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from actorflow.lab.models.traffic import AT, Given, Step
+from actorflow.lab.models.traffic import AT, Given, RateStep
 from actorflow.lab.run.simulate import simulate
 
-STEP = Step(500, 20_000, at=5, duration=10)
+STEP = RateStep(500, 20_000, at=5, duration=10)
 TARGET = 0.05
 FIXED = (
     "queue", "chunk(queue, 100)", "chunk(queue, 1000)", "linger(queue, 10ms)",

@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from actorflow.lab import commands
-from actorflow.lab.commands import running, searching
+from actorflow.lab.commands import run as run_commands
+from actorflow.lab.commands import search as search_commands
 from actorflow.lab.report.gallery import FIGURES
 from actorflow.lab.run.simulate import simulate
 from actorflow.runtime.errors import install_hint
@@ -338,7 +339,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             raise KeyboardInterrupt
         return simulate(traffic, service, policy, **options)
 
-    monkeypatch.setattr(running, "simulate", interrupted)
+    monkeypatch.setattr(run_commands, "simulate", interrupted)
     path = tmp_path / "r.json"
     done = lab("simulate", *QUICK, "queue", "unique", "stack", "fair", "--json", str(path))
     assert done.exit_code == 130
@@ -352,8 +353,8 @@ def test_ctrl_c_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "simulate", interrupted)
-    monkeypatch.setattr(searching, "advise", interrupted)
+    monkeypatch.setattr(run_commands, "simulate", interrupted)
+    monkeypatch.setattr(search_commands, "advise", interrupted)
     assert lab("simulate", *QUICK, "queue").exit_code == 130
     assert lab("advise", *QUICK, "-g", "no loss").exit_code == 130
 

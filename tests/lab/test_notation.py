@@ -18,7 +18,7 @@ from actorflow.lab.models.traffic import (
     Fixed,
     Poisson,
     Ramp,
-    Step,
+    RateStep,
     Uniform,
     Zipf,
 )
@@ -70,7 +70,7 @@ def test_a_mistake_is_shown_with_its_place(text: str, at: int) -> None:
             Poisson(5000, duration=60, keys=Zipf(1000, 1.1), priorities=Uniform(10)),
         ),
         ("bursty(20k, on=1s, off=4s)", Bursty(20_000, on=1, off=4)),
-        ("step(500, 20000, at=5s, sizes=100)", Step(500, 20_000, at=5, sizes=Fixed(100))),
+        ("step(500, 20000, at=5s, sizes=100)", RateStep(500, 20_000, at=5, sizes=Fixed(100))),
         ("ramp(0, 100, 10s)", Ramp(0, 100, duration=10)),
         ("diurnal(1, 9, period=1h, duration=1h, keys=7)",
          Diurnal(1, 9, period=3600, duration=3600, keys=Uniform(7))),

@@ -13,7 +13,7 @@ from actorflow.lab import shadow, simulate
 from actorflow.lab.models.policies import policy_of
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
-from actorflow.lab.shadowing import ShadowAccumulator, ShadowRefused
+from actorflow.lab.shadow_accumulator import ShadowAccumulator, ShadowRefused
 from actorflow.runtime.errors import BadOption
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 __all__ = ["JOURNEYS", "Journey"]
 
@@ -91,7 +91,7 @@ def _plan(_folder: Path, _server: str) -> Iterator[Callable[[], object]]:
 @contextmanager
 def _two_engines(_folder: Path, server: str) -> Iterator[Callable[[], object]]:
     with ExitStack() as stack:
-        engines: list[Engine] = [stack.enter_context(af.Engine(server)) for _ in range(2)]
+        engines: list[BareEngine] = [stack.enter_context(af.Engine(server)) for _ in range(2)]
         for number in itertools.count():
             workers = [engine.worker(f"w-{number}", _append, state=0) for engine in engines]
             engines[1].resume()

@@ -20,7 +20,7 @@ from actorflow.plans.plan import Plan
 from actorflow.plans.run.options import RunOptions
 from actorflow.plans.run.run import PlanRun
 from actorflow.runtime.errors import BadOption, LaunchFailed
-from actorflow.runtime.processes.call import Call, CallEnded, CallOutcome
+from actorflow.runtime.processes.call import CallEnded, CallOutcome, ProcessCall
 from actorflow.runtime.processes.launcher import Spawn
 from actorflow.runtime.processes.process_pool import ProcessPool
 from actorflow.runtime.worker.spec import spawn
@@ -160,7 +160,7 @@ def test_t26_a_worker_without_a_job_sleeps() -> None:
         over.set()
 
     with ProcessPool(1) as pool:
-        pool.submit(Call.of(1, pid), ended)
+        pool.submit(ProcessCall.of(1, pid), ended)
         assert over.wait(50)
         while state_of(found[0].result) != "S":
             os.sched_yield()

@@ -14,7 +14,7 @@ import actorflow as af
 from actorflow.runtime.actor.answers import AnswerFuture
 from actorflow.runtime.worker.ref import WorkerRef
 from actorflow.testing import detect_deadlocks
-from actorflow.testing.deadlocks import Waits
+from actorflow.testing.deadlocks import WaitGraph
 from tests.runtime.worker.probe import PATIENCE
 
 
@@ -28,7 +28,7 @@ def test_a_wait_is_refused_exactly_if_it_closes_a_circle(
     steps: list[tuple[int, int, bool]],
 ) -> None:
     nodes = [Node(number) for number in range(5)]
-    waits, graph = Waits(), nx.MultiDiGraph()
+    waits, graph = WaitGraph(), nx.MultiDiGraph()
     graph.add_nodes_from(range(5))
     for waiter, target, ends in steps:
         if waiter == target:

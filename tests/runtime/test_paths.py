@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import actorflow as af
 from actorflow import behaviours, runtime
-from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.lanes.pool import ThreadPool
 from tests.runtime.worker.probe import PATIENCE, until
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_an_idle_push_reaches_the_job_through_at_most_five_modules() -> None:
             path.recording = False
             seen.set()
 
-        pool = Pool(core=1, name="traced")
+        pool = ThreadPool(core=1, name="traced")
         worker = af.spawn(job, executor=pool)
         worker.push("warm")
         assert seen.wait(PATIENCE)
@@ -98,7 +98,7 @@ def test_a_crash_leads_to_the_restarted_executors_first_batch_through_few_module
             path.recording = False
             seen.set()
 
-        pool = Pool(core=1, name="traced")
+        pool = ThreadPool(core=1, name="traced")
         with af.Supervisor([af.Child("a", af.Worker("a", job, executor=pool))]) as tree:
             worker = tree.which_children()[0].ref
             worker.push("warm")

@@ -85,11 +85,11 @@ class Driver:
         return self.settle()
 
     def fail(self, step: str, name: str = "IOError", message: str = "boom") -> Driver:
-        self.receive(m.Failed(self.tick(), step, {"name": name, "message": message}))
+        self.receive(m.StepHasFailed(self.tick(), step, {"name": name, "message": message}))
         return self.settle()
 
     def event(self, name: str, data: Any = None) -> Driver:
-        self.receive(m.Event(self.tick(), name, data))
+        self.receive(m.EventSent(self.tick(), name, data))
         return self.settle()
 
     def restart(self) -> Driver:

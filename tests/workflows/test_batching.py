@@ -167,12 +167,12 @@ class Run:
         return state
 
 
-Sent: TypeAlias = m.Event | m.Started | m.Succeeded
+Sent: TypeAlias = m.EventSent | m.Started | m.Succeeded
 
 
 def translated(message: Sent, run: Run) -> Sent | None:
     """Return a message as it is for a run; `None` if its step is not scheduled there yet."""
-    if isinstance(message, m.Event):
+    if isinstance(message, m.EventSent):
         return message
     step = run.found(message.step)
     return None if step is None else msgspec.structs.replace(message, step=step)
@@ -191,7 +191,7 @@ def one_by_one(workflow: Json, choices: list[int]) -> tuple[Run, list[Sent]]:
             step = run.named(run.open[choice % len(run.open)])
             message = m.Started(at, step) if choice == 3 else m.Succeeded(at, step, at)
         else:
-            message = m.Event(at, EVENTS[(choice + at) % 2], at)
+            message = m.EventSent(at, EVENTS[(choice + at) % 2], at)
         messages.append(message)
         run.deliver([translated(message, run) or message], at)
         run.decide()

@@ -114,7 +114,7 @@ def test_z3_to_z8_each_method_is_called_for_what_it_is_for(decider: Decider, way
     driver.start("0/0.0").event("E", 1)
     driver.receive(m.TimedOut(driver.tick(30), "0/0.0"))
     driver.settle()
-    driver.receive(m.Retry(driver.tick(), "0/0.0"))
+    driver.receive(m.RetryStep(driver.tick(), "0/0.0"))
     driver.succeed("0/0.0", "done")
     assert driver.output == [
         "start ship {'order': 'a'}",

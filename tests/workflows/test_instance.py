@@ -84,7 +84,7 @@ def test_z40_a_batch_is_one_reception_with_one_try() -> None:
     instance = begin()
     decide(instance, task("0.0"), task("0.1"))
     sent = instance.receive(
-        [m.Succeeded(1, "0/0.0", 1), m.Event(2, "E"), m.Succeeded(3, "0/0.1", 2)], now=4
+        [m.Succeeded(1, "0/0.0", 1), m.EventSent(2, "E"), m.Succeeded(3, "0/0.1", 2)], now=4
     )
     assert [type(each) for each in sent] == [m.DecisionJob]
     assert instance.state.executions == [0, 1, 0, 2, 3, 0]
@@ -92,13 +92,13 @@ def test_z40_a_batch_is_one_reception_with_one_try() -> None:
 
 def test_z42_nothing_is_triggered_while_a_decision_is_ongoing() -> None:
     instance = begin()
-    assert instance.receive([m.Event(1, "E")], now=1) == []
+    assert instance.receive([m.EventSent(1, "E")], now=1) == []
     assert [action.type for action in instance.state.buffer] == ["onEvent"]
 
 
 def test_z43_actions_are_planned_by_time_then_by_order_of_reception() -> None:
     instance = begin()
-    instance.receive([m.Event(5, "late"), m.Event(2, "b"), m.Event(2, "c")], now=6)
+    instance.receive([m.EventSent(5, "late"), m.EventSent(2, "b"), m.EventSent(2, "c")], now=6)
     decide(instance, task("0.0"))
     assert [branch.event_name for branch in instance.state.branches[1:]] == ["b", "c", "late"]
 
@@ -107,7 +107,7 @@ def test_z41_r11_an_event_ends_every_wait_for_it_after_its_own_branch() -> None:
     instance = begin()
     decide(instance, wait("0.0", "E"), wait("0.1", "E"), wait("0.2", "F"))
     decide(instance)
-    instance.receive([m.Event(5, "E", 7)], now=5)
+    instance.receive([m.EventSent(5, "E", 7)], now=5)
     assert kinds(instance)[4:] == ["onEvent", "onSuccess", "onSuccess"]
     assert [status.output for status in instance.state.statuses[:2]] == [
         {"event_name": "E", "event_input": 7}
@@ -117,12 +117,12 @@ def test_z41_r11_an_event_ends_every_wait_for_it_after_its_own_branch() -> None:
 
 def test_z34_z35_r7_a_wait_counts_from_the_trigger_and_the_first_of_both_wins() -> None:
     instance = begin(at=10)
-    instance.receive([m.Event(14, "E")], now=14)
+    instance.receive([m.EventSent(14, "E")], now=14)
     decide(instance, wait("0.0", "E", duration=3), at=20)
     assert instance.state.statuses[0].output is None, "13 comes before 14"
 
     instance = begin(at=10)
-    instance.receive([m.Event(13, "E")], now=13)
+    instance.receive([m.EventSent(13, "E")], now=13)
     decide(instance, wait("0.0", "E", duration=3), at=20)
     assert instance.state.statuses[0].output is not None, "an event wins a tie"
 
@@ -131,7 +131,7 @@ def test_r7_a_running_wait_loses_a_tie_with_its_event() -> None:
     instance = begin()
     decide(instance, wait("0.0", "E", duration=4))
     decide(instance)
-    instance.receive([m.Event(4, "E", "x")], now=4)
+    instance.receive([m.EventSent(4, "E", "x")], now=4)
     assert instance.state.statuses[0].output == {"event_name": "E", "event_input": "x"}
 
 
@@ -139,7 +139,7 @@ def test_r8_a_wait_ends_at_its_deadline_before_a_later_message() -> None:
     instance = begin()
     decide(instance, wait("0.0", "E", duration=4))
     decide(instance)
-    instance.receive([m.Event(6, "E")], now=6)
+    instance.receive([m.EventSent(6, "E")], now=6)
     assert instance.state.executions == [0, 1, 2, 0, 3]
     assert kinds(instance)[2:] == ["onSuccess", "onEvent"]
     assert instance.state.statuses[0].output is None
@@ -158,7 +158,9 @@ def test_r8_several_due_waits_end_in_the_order_of_their_deadlines() -> None:
 def test_r10_an_event_behind_the_branch_in_the_same_decision_ends_the_wait() -> None:
     instance = begin()
     decide(instance, task("0.0"))
-    instance.receive([m.Succeeded(1, "0/0.0"), m.Event(2, "Go", 1), m.Event(3, "Stop", 2)], now=3)
+    instance.receive(
+        [m.Succeeded(1, "0/0.0"), m.EventSent(2, "Go", 1), m.EventSent(3, "Stop", 2)], now=3
+    )
     assert instance.state.executions == [0, 1, 0, 2, 3]
     reached = decide_two(instance, task("0.0"), wait("1.0", "Go"), at=4)
     assert reached == 2
@@ -173,7 +175,7 @@ def test_r10_an_event_behind_the_branch_in_the_same_decision_ends_the_wait() -> 
 def test_r10_events_from_before_the_wait_are_not_remembered() -> None:
     instance = begin()
     decide(instance, task("0.0"))
-    instance.receive([m.Event(1, "Go"), m.Succeeded(2, "0/0.0")], now=2)
+    instance.receive([m.EventSent(1, "Go"), m.Succeeded(2, "0/0.0")], now=2)
     decide_two(instance, task("0.0"), wait("1.0", "Go"), at=3)
     assert [each.event for each in instance.state.waits] == ["Go"]
 
@@ -196,7 +198,9 @@ def decide_two(instance: Instance, one: StepCall, two: StepCall, *, at: float) -
 def test_r14_a_second_end_of_a_step_is_dropped_whether_stored_or_buffered() -> None:
     instance = begin()
     decide(instance, task("0.0"))
-    instance.receive([m.Succeeded(1, "0/0.0", 1), m.Failed(1, "0/0.0", {"name": "E"})], now=1)
+    instance.receive(
+        [m.Succeeded(1, "0/0.0", 1), m.StepHasFailed(1, "0/0.0", {"name": "E"})], now=1
+    )
     instance.receive([m.Succeeded(2, "0/0.0", 2)], now=2)
     assert instance.state.statuses[0].output == 1
     assert instance.state.dropped == 2
@@ -217,9 +221,9 @@ def test_r14_a_start_counts_once_per_attempt() -> None:
     instance.receive([m.Started(1, "0/0.0"), m.Started(2, "0/0.0")], now=2)
     assert kinds(instance) == ["handle", "onStart"]
     decide(instance)
-    instance.receive([m.Failed(3, "0/0.0", {"name": "E"})], now=3)
+    instance.receive([m.StepHasFailed(3, "0/0.0", {"name": "E"})], now=3)
     decide(instance)
-    instance.receive([m.Retry(4, "0/0.0"), m.Started(5, "0/0.0")], now=5)
+    instance.receive([m.RetryStep(4, "0/0.0"), m.Started(5, "0/0.0")], now=5)
     assert kinds(instance) == ["handle", "onStart", "onFailure", "onStart"]
 
 
@@ -228,7 +232,7 @@ def test_r15_messages_for_an_instance_that_has_ended_are_dropped_and_counted() -
     sent = decide(instance)
     assert [type(each) for each in sent] == [m.Ended]
     before = stored.encode(instance.state)
-    assert instance.receive([m.Event(1, "E"), m.Succeeded(1, "0/0.0")], now=1) == []
+    assert instance.receive([m.EventSent(1, "E"), m.Succeeded(1, "0/0.0")], now=1) == []
     assert instance.state.dropped == 2
     instance.state.dropped = 0
     assert stored.encode(instance.state) == before
@@ -237,20 +241,20 @@ def test_r15_messages_for_an_instance_that_has_ended_are_dropped_and_counted() -
 def test_r16_a_failure_does_not_go_back_to_its_branch_and_can_be_retried() -> None:
     instance = begin()
     decide(instance, task("0.0"))
-    instance.receive([m.Failed(1, "0/0.0", {"name": "E", "message": "no"})], now=1)
+    instance.receive([m.StepHasFailed(1, "0/0.0", {"name": "E", "message": "no"})], now=1)
     assert instance.state.executions == [0, 1]
     decide(instance)
     assert instance.state.decision_mode == "run", "it is not over: handle waits"
-    (again,) = instance.receive([m.Retry(2, "0/0.0")], now=2)
+    (again,) = instance.receive([m.RetryStep(2, "0/0.0")], now=2)
     assert isinstance(again, m.StepJob)
     assert again.attempt == 2
-    assert instance.receive([m.Retry(3, "0/0.0")], now=3) == []
+    assert instance.receive([m.RetryStep(3, "0/0.0")], now=3) == []
 
 
 def test_r16_a_failure_goes_back_to_a_branch_that_asked_for_it() -> None:
     instance = begin()
     decide(instance, task("0.0", raises=True))
-    instance.receive([m.Failed(1, "0/0.0", {"name": "E"})], now=1)
+    instance.receive([m.StepHasFailed(1, "0/0.0", {"name": "E"})], now=1)
     assert instance.state.executions == [0, 1, 0]
     found = answer(instance, task("0.0", raises=True))
     assert (found.status, found.completion_index) == (AnswerStatus.FAILED, 1)
@@ -264,7 +268,7 @@ def test_r17_the_timeout_counts_from_the_start_and_comes_once() -> None:
     instance.receive([m.TimedOut(1, "0/0.0")], now=1)
     assert kinds(instance) == ["handle"], "it has not started"
     sent = instance.receive([m.Started(2, "0/0.0")], now=2)
-    assert m.SetTimer("0/0.0", 32, timeout=True) in sent
+    assert m.SetStepTimer("0/0.0", 32, timeout=True) in sent
     decide(instance)
     instance.receive([m.TimedOut(32, "0/0.0"), m.TimedOut(33, "0/0.0")], now=33)
     assert kinds(instance) == ["handle", "onStart", "onTimeout"]
@@ -299,9 +303,9 @@ def test_z49_r18_a_restore_sends_again_what_is_open_and_arms_the_timers() -> Non
     sent = restored.receive([m.Restore(50)], now=50)
     jobs = [(each.step, each.redelivery) for each in sent if isinstance(each, m.StepJob)]
     assert jobs == [("0/0.0", True), ("0/0.3", True)]
-    assert [each for each in sent if isinstance(each, m.SetTimer)] == [
-        m.SetTimer("0/0.1", 100),
-        m.SetTimer("0/0.0", 11, timeout=True),
+    assert [each for each in sent if isinstance(each, m.SetStepTimer)] == [
+        m.SetStepTimer("0/0.1", 100),
+        m.SetStepTimer("0/0.0", 11, timeout=True),
     ]
     assert isinstance(sent[0], m.DecisionJob)
 
@@ -321,7 +325,7 @@ def test_r13_a_broken_decision_is_discarded_and_the_same_executions_come_again()
     uuid = DecisionSession(instance).uuid
     instance.receive([m.DecisionBroken(6, uuid, modified=False, error={"name": "E"})], now=6)
     assert (instance.state.decision_mode, instance.state.error) == ("failed", {"name": "E"})
-    instance.receive([m.Event(7, "E")], now=7)
+    instance.receive([m.EventSent(7, "E")], now=7)
     (job,) = instance.receive([m.Resume(8)], now=8)
     assert isinstance(job, m.DecisionJob)
     assert (job.ongoing_executions, DecisionSession(instance).now) == ([0], 5)
@@ -399,7 +403,7 @@ def test_z58_a_step_counts_only_from_its_completion_index_on() -> None:
 def test_z22_z23_properties_are_sparse() -> None:
     instance = begin({"n": 0})
     decide(instance, task("0.0"), properties={"n": 1})
-    instance.receive([m.Event(1, "E")], now=1)
+    instance.receive([m.EventSent(1, "E")], now=1)
     decide(instance)
     entries = [(entry.key, entry.values) for entry in instance.state.properties]
     assert entries == [(0, {"n": 0}), (1, {"n": 1})]
@@ -436,14 +440,14 @@ def test_a_step_that_is_left_neither_blocks_nor_wakes_its_branch() -> None:
 def test_the_state_is_plain_data_and_comes_back_the_same() -> None:
     instance = begin({"n": [1, {"x": None}]})
     decide(instance, task("0.0", input={"a": b"x"}), wait("0.1", "E", duration=2.5))
-    instance.receive([m.Event(1, "F", [1]), m.Failed(2, "0/0.0", {"name": "E"})], now=2)
+    instance.receive([m.EventSent(1, "F", [1]), m.StepHasFailed(2, "0/0.0", {"name": "E"})], now=2)
     assert stored.decode(stored.encode(instance.state)) == instance.state
 
 
 def test_z46_z47_a_decider_elsewhere_gets_the_ongoing_part_only() -> None:
     instance = begin({"n": 1})
     decide(instance, task("0.0"), task("0.1"))
-    instance.receive([m.Event(1, "E", 5)], now=1)
+    instance.receive([m.EventSent(1, "E", 5)], now=1)
     data = instance.decision_data()
     assert (data["executions"], data["ongoing_index"]) == ([0, 1], 1)
     assert [each["key"] for each in data["ongoing_branches"]] == [1]

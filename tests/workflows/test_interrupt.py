@@ -60,7 +60,7 @@ def decider() -> Iterator[Decider]:
 
 
 def interrupt(driver: Driver, name: str, data: Any = None) -> Driver:
-    driver.receive(m.Event(driver.tick(), name, data, interrupts=True))
+    driver.receive(m.EventSent(driver.tick(), name, data, interrupts=True))
     return driver.settle()
 
 
@@ -232,7 +232,7 @@ def test_events_that_arrive_together_interrupt_each_other(decider: Decider) -> N
     driver = Driver(Agent(), decider).settle()
     driver.receive(m.Pause(driver.tick()))
     for text in ("one", "two", "three"):
-        driver.receive(m.Event(driver.tick(), "message", text, interrupts=True))
+        driver.receive(m.EventSent(driver.tick(), "message", text, interrupts=True))
     driver.receive(m.Resume(driver.tick()))
     driver.settle()
     assert len(driver.open) == 1
@@ -247,7 +247,7 @@ def test_a_step_that_ends_after_the_event_is_stopped(decider: Decider) -> None:
     interrupt(driver, "message", "one")
     (step,) = driver.open
     driver.receive(m.Pause(driver.tick()))
-    driver.receive(m.Event(driver.tick(), "message", "two", interrupts=True))
+    driver.receive(m.EventSent(driver.tick(), "message", "two", interrupts=True))
     driver.receive(m.Succeeded(driver.tick(), step, "too late"))
     driver.receive(m.Resume(driver.tick()))
     driver.settle()
@@ -270,7 +270,7 @@ def test_a_step_that_begins_in_the_same_decision_is_stopped(decider: Decider) ->
     (step,) = driver.open
     at = driver.tick()
     driver.receive(
-        m.Succeeded(at, step, "done"), m.Event(driver.tick(), "message", "two", interrupts=True)
+        m.Succeeded(at, step, "done"), m.EventSent(driver.tick(), "message", "two", interrupts=True)
     )
     driver.settle()
     running = {each.step: each for each in driver.state.statuses}
@@ -299,7 +299,7 @@ class Remembers(Workflow[list[str]]):
 
 
 def undo(driver: Driver, name: str, data: Any = None) -> Driver:
-    driver.receive(m.Event(driver.tick(), name, data, interrupts=True, undoes=True))
+    driver.receive(m.EventSent(driver.tick(), name, data, interrupts=True, undoes=True))
     return driver.settle()
 
 
@@ -320,7 +320,7 @@ def test_an_event_that_is_undone_leaves_no_trace(
     undo(driver, "message", "two")
     assert driver.properties["said"] == ["user: aside", "user: two"]
     assert any(isinstance(each, m.CancelStep) and each.step == step for each in driver.sent)
-    assert [each.input for each in driver.sent if isinstance(each, m.Refused)] == ["one"]
+    assert [each.input for each in driver.sent if isinstance(each, m.RefusedByCode)] == ["one"]
     assert len(driver.open) == 1
     driver.succeed(driver.open[0], "r")
     driver.succeed(driver.open[0], "two answered")

@@ -129,7 +129,7 @@ def rewind_and_reference(
     kept = {run.named(each.step) for each in run.instance.state.statuses if each.index < step.index}
     before, count = up_to(workflow, messages, step.index)
     for message in messages[count:]:
-        if isinstance(message, m.Event) or message.step in kept:
+        if isinstance(message, m.EventSent) or message.step in kept:
             deliver(before, message)
     run.deliver([m.Rewind(run.now, step.step)], run.now)
     assert violations(run.instance.state) == []
@@ -342,7 +342,7 @@ def test_a_fork_gets_the_event_that_has_interrupted_it(decider: Decider) -> None
             self.seen = [*self.seen, event.name]
 
     driver = Driver(Thinks(), decider).settle()
-    driver.receive(m.Event(driver.tick(), "stop", interrupts=True))
+    driver.receive(m.EventSent(driver.tick(), "stop", interrupts=True))
     driver.settle()
     driver.tick(-1)
     driver.event("later")
@@ -360,7 +360,7 @@ def test_a_fork_gets_the_event_that_has_interrupted_it(decider: Decider) -> None
 
 def test_a_failure_is_undone_or_kept_as_it_was(decider: Decider) -> None:
     driver = Driver(Order(), decider).settle().fail("0/0.0")
-    driver.receive(m.Retry(driver.tick(), "0/0.0"))
+    driver.receive(m.RetryStep(driver.tick(), "0/0.0"))
     driver.settle().succeed("0/0.0", "charged").fail("0/2.0", message="bug")
     failed = rewound(driver.state, "0/2.0")
     assert [(each.step, each.status, each.attempt) for each in failed.statuses] == [
@@ -391,7 +391,7 @@ def asked_at(driver: Driver) -> str:
 
 def test_a_failure_that_was_retried_since_does_not_happen_again(decider: Decider) -> None:
     driver = Driver(Talks(), decider).settle().event("ask").fail("0/0.0")
-    driver.receive(m.Retry(driver.tick(), "0/0.0"))
+    driver.receive(m.RetryStep(driver.tick(), "0/0.0"))
     driver.receive(m.Rewind(driver.tick(), asked_at(driver)))
     assert driver.settle().instance.stuck_on() is None
     driver.succeed(asked_at(driver))
@@ -408,7 +408,7 @@ def test_a_step_that_failed_after_it_was_undone_can_be_retried(decider: Decider)
     stuck = driver.instance.stuck_on()
     assert stuck is not None
     assert (stuck.step, stuck.status, stuck.attempt) == ("0/0.0", "failed", 2)
-    driver.receive(m.Retry(driver.tick(), "0/0.0"))
+    driver.receive(m.RetryStep(driver.tick(), "0/0.0"))
     assert driver.succeed("0/0.0", "charged").output == "charged"
 
 

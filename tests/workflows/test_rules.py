@@ -14,8 +14,8 @@ from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance import state as stored
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.state import UNSET, BranchType, PropertiesAt, StepType
-from actorflow.workflows.service.incoming import event_body, start_body
 from actorflow.workflows.service.kind import WorkflowKind
+from actorflow.workflows.service.received_messages import event_body, start_body
 from actorflow.workflows.task import task
 from actorflow.workflows.wait import Event, Wait
 from actorflow.workflows.workflow import StepError, StepInfo, Workflow
@@ -152,7 +152,7 @@ def test_z9_branches_run_one_at_a_time_in_one_decision(decider: Decider) -> None
             inside.append(f"out {event.data}")
 
     driver = Driver(Alone(), decider).settle()
-    driver.receive(m.Event(1, "E", 1), m.Event(2, "E", 2))
+    driver.receive(m.EventSent(1, "E", 1), m.EventSent(2, "E", 2))
     number = driver.state.decision_number
     driver.settle()
     assert inside == ["in 1", "out 1", "in 2", "out 2"]
@@ -196,7 +196,7 @@ def test_z14_r3_an_instance_ends_when_all_branches_have(decider: Decider) -> Non
             self.execute(step("event"))
 
     driver = Driver(Both(), decider)
-    driver.receive(m.Event(driver.tick(), "E"))
+    driver.receive(m.EventSent(driver.tick(), "E"))
     driver.settle()
     assert driver.mode == "run", "handle has ended, and the branch of the event has not"
     assert driver.succeed("1/0.0", "x").mode == "terminated"
@@ -317,7 +317,7 @@ def test_z25_after_execute_the_properties_are_those_of_the_last_completion(
 
 def test_z26_on_success_starts_with_the_properties_of_its_index(decider: Decider) -> None:
     driver = watcher(decider)
-    driver.receive(m.Event(1, "E"), m.Succeeded(2, "0/0.0", "A"))
+    driver.receive(m.EventSent(1, "E"), m.Succeeded(2, "0/0.0", "A"))
     driver.settle()
     assert driver.properties["told"] == ["event E", "success A"]
 
@@ -329,7 +329,7 @@ def test_z27_what_happens_before_a_decision_can_be_scheduled_is_buffered(
     decider: Decider,
 ) -> None:
     driver = Driver(Watcher(), decider)
-    driver.receive(m.Event(5, "E", 1))
+    driver.receive(m.EventSent(5, "E", 1))
     (action,) = driver.state.buffer
     assert (action.timestamp, action.type) == (5, BranchType.EVENT)
     assert action.data == {"event_name": "E", "event_input": 1}
@@ -347,7 +347,7 @@ def test_z29_an_event_during_the_decision_that_creates_the_wait_releases_it(
     decider: Decider,
 ) -> None:
     driver = Driver(Waiter(), decider)
-    driver.receive(m.Event(driver.tick(), "go", "in time"))
+    driver.receive(m.EventSent(driver.tick(), "go", "in time"))
     driver.settle()
     assert [status.input for status in driver.state.statuses[1:]] == [{"name": "in time"}]
 
@@ -357,7 +357,7 @@ def test_z30_a_wait_that_ended_during_a_slow_decision_comes_before_later_actions
 ) -> None:
     driver = Driver(Waiter(), decider)
     driver.tick(100)
-    driver.receive(m.Event(driver.now, "other"))
+    driver.receive(m.EventSent(driver.now, "other"))
     driver.decide()
     assert branches(driver) == ["handle", "onStart", "onSuccess", "onEvent"]
 
@@ -375,7 +375,7 @@ def test_z32_a_scheduled_task_is_recorded_and_sent(decider: Decider) -> None:
 def test_z33_a_scheduled_wait_starts_and_either_runs_or_is_over(decider: Decider) -> None:
     driver = Driver(Waiter(), decider).settle()
     assert branches(driver) == ["handle", "onStart"]
-    assert m.SetTimer("0/0.0", 60.0) in driver.sent
+    assert m.SetStepTimer("0/0.0", 60.0) in driver.sent
 
     class Past(Workflow[None]):
         def handle(self) -> None:
@@ -412,7 +412,7 @@ def test_z37_the_output_of_a_branch_is_kept_with_it(decider: Decider) -> None:
 
 def test_z39_r1_each_completed_decision_tries_to_trigger_the_next(decider: Decider) -> None:
     driver = Driver(Watcher(), decider)
-    driver.receive(m.Event(1, "E"))
+    driver.receive(m.EventSent(1, "E"))
     first = driver.state.decision_number
     driver.decide()
     assert (driver.state.decision_ongoing, driver.state.decision_number) == (True, first + 1)
@@ -460,7 +460,7 @@ def test_z44_a_success_is_settled_and_plans_the_branch_that_waits(decider: Decid
 
 def test_z45_prepare_empties_the_buffer(decider: Decider) -> None:
     driver = watcher(decider)
-    driver.receive(m.Event(1, "E"), m.Event(2, "F"))
+    driver.receive(m.EventSent(1, "E"), m.EventSent(2, "F"))
     assert driver.state.buffer == []
     assert len(driver.state.branches) == 3
 

@@ -67,13 +67,13 @@ ARRIVALS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
 
 
 MESSAGES: dict[str, Callable[..., m.Received]] = {
-    "event": m.Event,
+    "event": m.EventSent,
     "started": m.Started,
     "succeeded": lambda at, step: m.Succeeded(at, step, 1),
-    "failed": lambda at, step: m.Failed(at, step, {"name": "IOError"}),
+    "failed": lambda at, step: m.StepHasFailed(at, step, {"name": "IOError"}),
     "timeout": m.TimedOut,
-    "cancel": m.Cancel,
-    "retry": m.Retry,
+    "cancel": m.StopStep,
+    "retry": m.RetryStep,
     "rewind": m.Rewind,
     "tick": m.Tick,
     "pause": m.Pause,

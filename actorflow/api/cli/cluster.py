@@ -13,7 +13,7 @@ import typer
 
 from actorflow.api.addresses import address_of
 from actorflow.api.cli.cluster_schema import COMMANDS as SCHEMA_COMMANDS
-from actorflow.api.cli.printing import counted, note, say, say_json, table
+from actorflow.api.cli.output import counted, note, say, say_json, table
 from actorflow.api.cli.serve import Signals
 from actorflow.api.cli.setup import App, load_setup, set_up
 from actorflow.runtime.errors import BadOption

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from actorflow.api.cli.printing import counted, say
+from actorflow.api.cli.output import counted, say
 from actorflow.runtime.errors import BadOption, install_hint
 
 if TYPE_CHECKING:

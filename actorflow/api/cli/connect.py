@@ -91,7 +91,7 @@ def _engine_class(*, kinds: bool) -> type[Any]:
         from actorflow.application import Engine  # noqa: PLC0415
 
         return Engine
-    from actorflow.engine.engine import Engine as Plain  # noqa: PLC0415
+    from actorflow.engine.engine import BareEngine as Plain  # noqa: PLC0415
 
     return Plain
 

@@ -11,7 +11,7 @@ import typer
 
 from actorflow.api.cli.arguments import AsJson, Data, Object, StoreName, Tags, as_data, as_object
 from actorflow.api.cli.connect import reach
-from actorflow.api.cli.printing import counted, note, say, say_json
+from actorflow.api.cli.output import counted, note, say, say_json
 from actorflow.api.cli.verbs import Show, verb_command
 from actorflow.engine.errors import UnknownExecution, UnknownLetter
 from actorflow.engine.kind import Status

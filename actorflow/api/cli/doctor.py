@@ -18,7 +18,7 @@ import typer
 
 from actorflow import __version__
 from actorflow.api.cli.arguments import AsJson
-from actorflow.api.cli.printing import say, say_json
+from actorflow.api.cli.output import say, say_json
 from actorflow.engine.errors import StoreBusy
 from actorflow.engine.stores.opening import open_store, scheme_of, without_password
 from actorflow.runtime.errors import ActorflowError, install_hint

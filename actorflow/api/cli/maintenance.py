@@ -10,7 +10,7 @@ import typer
 
 from actorflow.api.cli.arguments import AsJson, StoreItself, StoreName
 from actorflow.api.cli.connect import looking, reach
-from actorflow.api.cli.printing import counted, note, say, say_json
+from actorflow.api.cli.output import counted, note, say, say_json
 from actorflow.api.plain import plain
 from actorflow.engine.errors import StoreBroken
 from actorflow.engine.stores.opening import open_store, scheme_of, without_password

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
-from actorflow.api.cli.printing import say
+from actorflow.api.cli.output import say
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from actorflow.api.cli.arguments import AsJson, ExecutionId, Limit, StoreName, Tags
 from actorflow.api.cli.connect import reach
-from actorflow.api.cli.printing import (
+from actorflow.api.cli.output import (
     counted,
     lines_of,
     moment,

@@ -12,7 +12,7 @@ import typer
 
 from actorflow.api.addresses import is_loopback, socket_beside
 from actorflow.api.cli.connect import TOKEN
-from actorflow.api.cli.printing import note, say
+from actorflow.api.cli.output import note, say
 from actorflow.api.cli.setup import App, load_setup, set_up
 from actorflow.engine.stores.opening import without_password
 from actorflow.runtime.wakeup import Wakeup

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from actorflow.api.cli.arguments import AsJson, StoreName, as_data, as_object
 from actorflow.api.cli.connect import reach
-from actorflow.api.cli.printing import say_json
+from actorflow.api.cli.output import say_json
 from actorflow.api.verbs.table import Access, Verb, find_verb
 
 __all__ = ["Show", "verb_command"]

@@ -14,7 +14,7 @@ import typer
 from actorflow.api.addresses import is_loopback
 from actorflow.api.cli.connect import TOKEN, reach
 from actorflow.api.cli.demo import demo_engine
-from actorflow.api.cli.printing import say
+from actorflow.api.cli.output import say
 from actorflow.engine.stores.opening import without_password
 from actorflow.runtime.errors import BadOption, install_hint
 

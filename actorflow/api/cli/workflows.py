@@ -12,7 +12,7 @@ import typer
 
 from actorflow.api.cli.arguments import ExecutionId, StoreItself
 from actorflow.api.cli.connect import looking
-from actorflow.api.cli.printing import note, say, say_json
+from actorflow.api.cli.output import note, say, say_json
 from actorflow.api.cli.setup import App, load_setup, set_up
 from actorflow.engine.errors import KindMismatch, UnknownExecution
 from actorflow.engine.stores.opening import without_password

@@ -22,12 +22,12 @@ from actorflow.runtime.prometheus import Collector
 if TYPE_CHECKING:
     from fastapi import Request
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 __all__ = ["create_app", "create_monitor"]
 
 
-def create_app(engine: Engine, token: str | None = None, *, local: bool = False) -> FastAPI:
+def create_app(engine: BareEngine, token: str | None = None, *, local: bool = False) -> FastAPI:
     """Return the application for one engine.
 
     The interface is below `/api`, beside the routes for workers of other languages; its description
@@ -59,7 +59,7 @@ def create_app(engine: Engine, token: str | None = None, *, local: bool = False)
     return app
 
 
-def create_monitor(engine: Engine) -> FastAPI:
+def create_monitor(engine: BareEngine) -> FastAPI:
     """Return an application that shows how an engine is doing, and can change nothing.
 
     `/healthz` answers 200 while the process works, also while the engine is being closed.
@@ -89,7 +89,7 @@ def create_monitor(engine: Engine) -> FastAPI:
     return app
 
 
-def _registry(engine: Engine) -> CollectorRegistry:
+def _registry(engine: BareEngine) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(EngineCollector(engine))
     registry.register(StoreCollector(engine.parts.store))

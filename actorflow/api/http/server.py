@@ -32,7 +32,7 @@ from actorflow.runtime.log import log
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 __all__ = ["ControlServer", "open_agent", "open_controls", "open_monitor"]
 
@@ -58,7 +58,7 @@ def check_controls(control: Any, token: str | None) -> list[Address | None]:
     return addresses
 
 
-def open_controls(engine: Engine, control: Any, token: str | None) -> list[ControlServer]:
+def open_controls(engine: BareEngine, control: Any, token: str | None) -> list[ControlServer]:
     """Open the sockets that `Engine(control=..., token=...)` names.
 
     Raises:
@@ -78,7 +78,7 @@ def open_controls(engine: Engine, control: Any, token: str | None) -> list[Contr
     return opened
 
 
-def open_agent(engine: Engine, host: str, port: int, token: str | None) -> ControlServer:
+def open_agent(engine: BareEngine, host: str, port: int, token: str | None) -> ControlServer:
     """Open the port that `engine.serve_agent(...)` names; 0 finds a free one.
 
     Raises:
@@ -96,7 +96,7 @@ def open_agent(engine: Engine, host: str, port: int, token: str | None) -> Contr
     return _serve_engine(engine, TcpAddress(host, port), token)
 
 
-def open_monitor(engine: Engine, address: Address) -> ControlServer:
+def open_monitor(engine: BareEngine, address: Address) -> ControlServer:
     """Open a port for monitors: `/metrics`, `/healthz` and `/readyz`. It needs no token.
 
     Raises:
@@ -106,7 +106,7 @@ def open_monitor(engine: Engine, address: Address) -> ControlServer:
     return ControlServer(create_monitor(engine), address)
 
 
-def _serve_engine(engine: Engine, address: Address, token: str | None) -> ControlServer:
+def _serve_engine(engine: BareEngine, address: Address, token: str | None) -> ControlServer:
     local = token is None and isinstance(address, TcpAddress)
     return ControlServer(create_app(engine, token, local=local), address)
 
@@ -127,7 +127,7 @@ def _address(wanted: Any) -> Address | None:
     return None
 
 
-def _beside(engine: Engine) -> Address:
+def _beside(engine: BareEngine) -> Address:
     path = getattr(engine.parts.store, "path", None)
     beside = None if path is None else socket_beside(path)
     if beside is None:

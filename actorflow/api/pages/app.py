@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractContextManager
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
     Reach = Callable[..., AbstractContextManager[Any]]
     Access = Callable[[Request], Rights]
@@ -90,7 +90,7 @@ _STILL = ("bulk",)
 """Pages that do not update themselves."""
 
 
-def web_app(engine: Engine, access: Access | None = None) -> FastAPI:
+def web_app(engine: BareEngine, access: Access | None = None) -> FastAPI:
     """Return the dashboard of an engine in this process, to mount on an application.
 
     `access(request)` returns the `Rights` of a request. Without it, programs of this machine may

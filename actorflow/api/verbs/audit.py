@@ -18,7 +18,7 @@ from actorflow.api.plain import plain
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 __all__ = ["entries", "note"]
 
@@ -26,10 +26,10 @@ _KEPT = 1_000
 _WIDEST = 2_000
 _TAIL = 1 << 20  # bytes of the file that are read back
 
-_memory: WeakKeyDictionary[Engine, deque[dict[str, Any]]] = WeakKeyDictionary()
+_memory: WeakKeyDictionary[BareEngine, deque[dict[str, Any]]] = WeakKeyDictionary()
 
 
-def note(engine: Engine, verb: str, parameters: dict[str, Any], result: Any) -> None:
+def note(engine: BareEngine, verb: str, parameters: dict[str, Any], result: Any) -> None:
     """Record the call of a verb that changes something."""
     given = {name: value for name, value in parameters.items() if value is not None}
     entry = {
@@ -52,7 +52,7 @@ def note(engine: Engine, verb: str, parameters: dict[str, Any], result: Any) -> 
         os.close(descriptor)
 
 
-def entries(engine: Engine, limit: int) -> list[dict[str, Any]]:
+def entries(engine: BareEngine, limit: int) -> list[dict[str, Any]]:
     """Return the last entries, newest first."""
     path = _path(engine)
     if path is None:
@@ -72,7 +72,7 @@ def entries(engine: Engine, limit: int) -> list[dict[str, Any]]:
     return found
 
 
-def _path(engine: Engine) -> Path | None:
+def _path(engine: BareEngine) -> Path | None:
     path = getattr(engine.parts.store, "path", None)
     return None if path is None or str(path) == ":memory:" else Path(f"{path}.audit")
 

@@ -15,7 +15,7 @@ from actorflow.engine.handle import Execution
 from actorflow.engine.kind import Status
 
 if TYPE_CHECKING:
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 __all__: list[str] = []
 
@@ -40,7 +40,7 @@ def fingerprint(text: str) -> str:
 
 
 @verb(Access.READ)
-def errors(engine: Engine, *, limit: Most = _READ) -> dict[str, Any]:
+def errors(engine: BareEngine, *, limit: Most = _READ) -> dict[str, Any]:
     """Count stuck executions and dead letters by cause, the most frequent first."""
     store = engine.parts.store
     stuck: dict[str, dict[str, Any]] = {}
@@ -76,7 +76,7 @@ def _sorted(causes: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @verb(Access.READ)
-def code(engine: Engine, id: ExecutionId) -> dict[str, Any]:  # noqa: A002
+def code(engine: BareEngine, id: ExecutionId) -> dict[str, Any]:  # noqa: A002
     """Show the code of an execution: of a workflow its class, of a flow its text.
 
     `lines` are the lines of the text that are active now. A workflow has its code only where its

@@ -12,7 +12,7 @@ from actorflow.engine.kind import Status
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.engine.stores.protocol import ExecutionRow, StoreCounts
     from actorflow.workflows.service.handle import WorkflowHandle
 
@@ -85,13 +85,13 @@ def cursor(value: Any, name: str = "after") -> Any:
     raise BadOption(msg)
 
 
-def refuse_unknown(engine: Engine, execution: str | None, *, found: Any) -> None:
+def refuse_unknown(engine: BareEngine, execution: str | None, *, found: Any) -> None:
     """Refuse a mistyped id, which looks like an execution that has nothing of that."""
     if execution is not None and not found:
         engine.parts.row(check_id(execution, "an execution"))
 
 
-def handle_of(engine: Engine, execution: str) -> WorkflowHandle[Any] | None:
+def handle_of(engine: BareEngine, execution: str) -> WorkflowHandle[Any] | None:
     """Return the handle of a workflow whose code this engine has; `None` for anything else."""
     from actorflow.workflows.service.handle import WorkflowHandle  # noqa: PLC0415 - slow to import
     from actorflow.workflows.service.kind import WorkflowKind  # noqa: PLC0415

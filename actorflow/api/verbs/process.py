@@ -14,7 +14,7 @@ from actorflow.runtime.errors import kind_and_text
 from actorflow.runtime.observe import snapshot, worker_named
 
 if TYPE_CHECKING:
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.runtime.worker.job.dead_letters import DeadLetter, DeadLetters
 
 __all__: list[str] = []
@@ -26,14 +26,16 @@ Numbers = Annotated[
 
 
 @verb(Access.READ)
-def workers(_engine: Engine) -> dict[str, Any]:
+def workers(_engine: BareEngine) -> dict[str, Any]:
     """Show the workers and the supervision trees of the engine's process."""
     found: dict[str, Any] = plain(snapshot())
     return found
 
 
 @verb(Access.READ)
-def worker_letters(_engine: Engine, worker: WorkerName, *, limit: Limit = LIMIT) -> dict[str, Any]:
+def worker_letters(
+    _engine: BareEngine, worker: WorkerName, *, limit: Limit = LIMIT
+) -> dict[str, Any]:
     """List the dead letters of a worker, oldest first."""
     letters = worker_named(worker).dead_letters
     return {
@@ -53,14 +55,14 @@ def worker_letters(_engine: Engine, worker: WorkerName, *, limit: Limit = LIMIT)
 
 
 @verb(Access.WRITE, audited=True)
-def pause_worker(_engine: Engine, worker: WorkerName) -> dict[str, Any]:
+def pause_worker(_engine: BareEngine, worker: WorkerName) -> dict[str, Any]:
     """Let a worker accumulate, and take no more batches until it is resumed."""
     worker_named(worker).pause()
     return {"worker": worker}
 
 
 @verb(Access.WRITE, audited=True)
-def resume_worker(_engine: Engine, worker: WorkerName) -> dict[str, Any]:
+def resume_worker(_engine: BareEngine, worker: WorkerName) -> dict[str, Any]:
     """Let a paused or parked worker go on."""
     worker_named(worker).resume()
     return {"worker": worker}
@@ -68,7 +70,7 @@ def resume_worker(_engine: Engine, worker: WorkerName) -> dict[str, Any]:
 
 @verb(Access.WRITE, audited=True)
 def retry_worker(
-    _engine: Engine, worker: WorkerName, *, numbers: Numbers | None = None
+    _engine: BareEngine, worker: WorkerName, *, numbers: Numbers | None = None
 ) -> dict[str, Any]:
     """Push dead letters of a worker again: those named, or all."""
     letters = worker_named(worker).dead_letters
@@ -77,7 +79,7 @@ def retry_worker(
 
 @verb(Access.WRITE, audited=True)
 def purge_worker(
-    _engine: Engine, worker: WorkerName, *, numbers: Numbers | None = None
+    _engine: BareEngine, worker: WorkerName, *, numbers: Numbers | None = None
 ) -> dict[str, Any]:
     """Delete dead letters of a worker: those named, or all."""
     letters = worker_named(worker).dead_letters

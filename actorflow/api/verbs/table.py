@@ -25,7 +25,7 @@ from actorflow.runtime.errors import near
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 __all__ = [
     "Access",
@@ -84,7 +84,7 @@ class Verb:
     @cached_property
     def types(self) -> dict[str, Any]:
         """The annotations of the parameters."""
-        return get_type_hints(self.run, localns={"Engine": Any}, include_extras=True)
+        return get_type_hints(self.run, localns={"BareEngine": Any}, include_extras=True)
 
     @cached_property
     def struct(self) -> type[msgspec.Struct]:
@@ -126,7 +126,7 @@ class Verb:
             raise BadParameters(f"{self.name}: {error}") from None
         return {name: getattr(found, name) for name in self.struct.__struct_fields__}
 
-    def apply(self, engine: Engine, parameters: Mapping[str, Any]) -> Any:
+    def apply(self, engine: BareEngine, parameters: Mapping[str, Any]) -> Any:
         """Call the function with checked parameters; the result may be a coroutine."""
         found = self.run(engine, **parameters)
         if self.audited:
@@ -154,8 +154,8 @@ def find_verb(name: str) -> Verb | None:
 
 
 _ROOMS = (
-    "actorflow.api.verbs.reading",
-    "actorflow.api.verbs.acting",
+    "actorflow.api.verbs.queries",
+    "actorflow.api.verbs.actions",
     "actorflow.api.verbs.process",
     "actorflow.api.verbs.diagnosis",
 )
@@ -203,7 +203,7 @@ class Verbs(VerbCaller):
 
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: BareEngine) -> None:
         self.engine = engine
 
     def call(self, verb: Verb, parameters: dict[str, Any]) -> Any:

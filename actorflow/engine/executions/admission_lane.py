@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from actorflow.engine.executions.dead_lettering import DeadLettering
     from actorflow.engine.executions.loaded import LoadedExecution
     from actorflow.engine.stores.protocol import MessageRow, TaskRow
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
 
     _Pairs: TypeAlias = "list[tuple[Any, MessageTicket]]"
     _Refused: TypeAlias = "Sequence[tuple[Any, Exception]]"
@@ -60,7 +60,7 @@ class InboxAdmission:
 
     """
 
-    def __init__(self, letters: DeadLettering, lane: Lane) -> None:
+    def __init__(self, letters: DeadLettering, lane: RuntimeLane) -> None:
         self._letters = letters
         self._lane = lane
 
@@ -174,7 +174,7 @@ class AdmissionLane:
 
     __slots__ = ("_gate", "_lane", "_letters", "_line", "_live", "_patient")
 
-    def __init__(self, live: LoadedExecution, letters: DeadLettering, lane: Lane) -> None:
+    def __init__(self, live: LoadedExecution, letters: DeadLettering, lane: RuntimeLane) -> None:
         self._live = live
         self._letters = letters
         self._lane = lane

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from actorflow.engine.kind import Kind
     from actorflow.engine.state import EngineState
     from actorflow.engine.stores.protocol import ExecutionRow, MessageRow, Store
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
 
 __all__ = ["Cancellation"]
 
@@ -58,7 +58,7 @@ class Cancellation:
         writer: Writer,
         state: EngineState,
         *,
-        pool: Lane,
+        pool: RuntimeLane,
         kinds: dict[str, Kind],
         table: ExecutionTable,
         waiters: Waiters,

@@ -14,6 +14,7 @@ from actorflow.engine.envelopes import Message, pack
 from actorflow.engine.executions.inbox_state import restore
 from actorflow.engine.kind import Options, Status
 from actorflow.engine.stores.protocol import NEVER_RUN
+from actorflow.runtime.lanes.serial_lane import SlowCallDetector
 from actorflow.runtime.worker.port import Port
 
 if TYPE_CHECKING:
@@ -27,14 +28,30 @@ if TYPE_CHECKING:
     from actorflow.runtime.environment import Environment
     from actorflow.runtime.errors import Displaced
     from actorflow.runtime.exits import ExitReason
-    from actorflow.runtime.lanes.serial_lane import SlowCallDetector
 
-__all__ = ["WINDOW", "Both", "LoadedExecution", "MessageTicket", "Owner", "answered"]
+__all__ = ["WINDOW", "Both", "LoadedExecution", "MessageTicket", "Owner", "RunPace", "answered"]
 
 WINDOW = 10_000
 """Stored messages of one execution that are in memory at the same time, about."""
 
 _DEFAULT = Options()
+_SLOW = 0.005  # seconds from which on a run is slow, so that others should run meanwhile
+
+
+class RunPace(SlowCallDetector):
+    """How long the runs of one kind take."""
+
+    __slots__ = ("is_swift",)
+
+    def __init__(self) -> None:
+        super().__init__(_SLOW)
+        self.is_swift = False
+        """Whether the last run was quick, by the clock of the engine. Then whoever starts an
+        execution can wait for its first run as well, and one commit stores both."""
+
+    def took(self, seconds: float) -> None:
+        """Record how long a run took."""
+        self.is_swift = seconds < self._limit
 
 
 class Owner(Protocol):
@@ -88,7 +105,7 @@ class LoadedExecution:
         kind: Kind,
         row: ExecutionRow | None,
         *,
-        pace: SlowCallDetector,
+        pace: RunPace,
         epoch: int | None,
         shared: bool,
     ) -> None:

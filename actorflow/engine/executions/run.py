@@ -255,11 +255,11 @@ class Run:
             self._submit(Change(live.id, dead=self._unwanted()))
             return
         steady, watches = runner.steady, runner.watches
-        end = steady() + BUDGET
+        begun = steady()
         context = Context(
             live.id,
             runner.clock.now(),
-            lambda: steady() < end,
+            lambda: steady() < begun + BUDGET,
             seed=live.revision,
             parent=live.parent,
             watches=watches.of(live.kind.name) if watches.there_are_some else (),
@@ -277,6 +277,7 @@ class Run:
                 outcome.then(self._resume)
                 return
             live.pace.end(begin)
+            live.pace.took(steady() - begun)
             self._conclude(outcome)
         except CodeElsewhere as error:
             live.has_state = False

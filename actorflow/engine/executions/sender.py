@@ -234,8 +234,8 @@ class Sender:
     def create(self, execution: str, kind: str, message: Any, done: Any) -> None:
         """Create an execution with its first message; `done` gets False if it exists, else True.
 
-        Where no code of a user is in the way, it runs at once: one commit creates it and has its
-        first state.
+        If runs of that kind are quick, it runs at once: one commit creates it and has its first
+        state. Else the creator does not wait for that run, whose code may block.
         """
         self._state.require_open()
         self._refuse_reserved(check_id(execution, "an execution"), kind)
@@ -244,6 +244,7 @@ class Sender:
         body = bodies.encode(message)
         self._resume()
         here = self._state.resumed and self._ownership.runs(execution) and tracing.TRACER is None
+        here = here and self._table.pace_of(kind).is_swift
         if found is not None and quick is not None and quick(execution) and here:
             now = self._clock.now()
             live = self._table.prepare(execution, found, new_row(execution, kind, now))

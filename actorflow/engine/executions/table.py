@@ -35,7 +35,7 @@ from actorflow.engine.errors import EngineClosed, StoreRefused, UnknownKind
 from actorflow.engine.executions.admission_lane import InboxAdmission
 from actorflow.engine.executions.change_dispatcher import ChangeDispatcher, Listeners
 from actorflow.engine.executions.dead_lettering import DeadLettering, add_failure
-from actorflow.engine.executions.loaded import WINDOW, LoadedExecution, answered
+from actorflow.engine.executions.loaded import WINDOW, LoadedExecution, RunPace, answered
 from actorflow.engine.executions.lost_messages import LostMessages
 from actorflow.engine.executions.outcomes import AlreadyThere, RunRaised
 from actorflow.engine.executions.ownership import refusal_of
@@ -46,7 +46,6 @@ from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, DuplicateKey
 from actorflow.runtime.errors import StopTimeout, near
 from actorflow.runtime.exits import Crash
-from actorflow.runtime.lanes.serial_lane import SlowCallDetector
 from actorflow.runtime.log import log
 from actorflow.runtime.outages import outage_of
 
@@ -75,7 +74,6 @@ if TYPE_CHECKING:
 __all__ = ["ExecutionTable"]
 
 _SWEEP = 0.1  # seconds between looks for executions that can be evicted
-_SLOW = 0.005  # seconds from which on a run is slow, so that others should run meanwhile
 _SWEPT = 500  # executions that are looked at each time
 
 
@@ -145,7 +143,7 @@ class ExecutionTable:
         self._unknown: set[str] = set()
         # Like `LoadedExecution.waiters_of_unread`, of executions that are not in memory.
         self._late: dict[str, dict[Any, Any]] = {}
-        self._paces: dict[str, SlowCallDetector] = {}
+        self._paces: dict[str, RunPace] = {}
         self.listeners = Listeners()
         self.letters = DeadLettering(store, clock, writer, waiters, self)
         self._lost = LostMessages(
@@ -376,7 +374,7 @@ class ExecutionTable:
     def _new(self, execution: str, kind: Kind, row: ExecutionRow | None) -> LoadedExecution:
         live = LoadedExecution(
             self, execution, kind, row,
-            pace=self._pace_of(kind.name),
+            pace=self.pace_of(kind.name),
             epoch=self._ownership.epoch_of(execution),
             shared=self._ownership.shared,
         )  # fmt: skip
@@ -569,8 +567,9 @@ class ExecutionTable:
 
     # Any thread.
 
-    def _pace_of(self, kind: str) -> SlowCallDetector:
-        return self._paces.get(kind) or self._paces.setdefault(kind, SlowCallDetector(_SLOW))
+    def pace_of(self, kind: str) -> RunPace:
+        """Return how long the runs of a kind take."""
+        return self._paces.get(kind) or self._paces.setdefault(kind, RunPace())
 
     def look_again_at(self, live: LoadedExecution) -> None:
         """Schedule a look at an execution that can perhaps be evicted."""

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 import msgspec
 from msgspec import Struct
 
-from actorflow.engine.growing import GrowingBytes, entries, entry
+from actorflow.engine.growing_bytes import GrowingBytes, entries, entry
 from actorflow.engine.kind import Addition
 
 __all__ = ["LaneLimits", "LaneQueue", "LaneState"]

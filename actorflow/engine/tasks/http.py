@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import TaskFailed
-from actorflow.engine.tasks.task import HOLD, Task
+from actorflow.engine.tasks.task import HOLD, TaskAttempt
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["http_tasker"]
 _TIMEOUT = 60.0  # seconds for an answer, unless the tasker has a timeout
 
 
-def http_tasker(url: str, timeout: float | None) -> Callable[[Task], Any]:
+def http_tasker(url: str, timeout: float | None) -> Callable[[TaskAttempt], Any]:
     """Make a tasker that posts each task, as JSON, to a URL.
 
     The answer 200 has the result as JSON, 202 says that it comes later (`return_task`), 204 that
@@ -34,7 +34,7 @@ def http_tasker(url: str, timeout: float | None) -> Callable[[Task], Any]:
         msg = f"{url!r} is neither a function nor a URL that begins with http:// or https://"
         raise BadOption(msg)
 
-    def post(task: Task) -> Any:
+    def post(task: TaskAttempt) -> Any:
         fields = {
             "id": task.id,
             "execution": task.execution,

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.errors import TaskCrashed, TaskFailed
-from actorflow.engine.tasks.task import Task
+from actorflow.engine.tasks.task import TaskAttempt
 from actorflow.runtime.errors import BadJob, LaunchFailed, NotSendable, ProcessCrashed
-from actorflow.runtime.processes.call import Call, CallEnded
+from actorflow.runtime.processes.call import CallEnded, ProcessCall
 from actorflow.runtime.processes.child.heartbeat import bound_heartbeat
 from actorflow.runtime.processes.launcher import how_it_ended
 from actorflow.runtime.processes.packed import pack
@@ -43,7 +43,9 @@ class ProcessTasker:
 
     """
 
-    def __init__(self, name: str, do: Callable[[Task], Any], places: int, given: Processes) -> None:
+    def __init__(
+        self, name: str, do: Callable[[TaskAttempt], Any], places: int, given: Processes
+    ) -> None:
         try:
             # By name only: another process may do the task, long after this one has ended.
             self._errand = _Errand(name, pickle.dumps(do))
@@ -61,7 +63,7 @@ class ProcessTasker:
         self._pool = ProcessPool(places, prefetch=0, name=f"tasker-{name}", **given.pool_options())
         self._given = given
 
-    def begin(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
+    def begin(self, task: TaskAttempt, ended: Callable[[BaseException | None, Any], None]) -> None:
         """Run a task in another process; `ended(error, result)` is called once.
 
         In the thread of the pool: it must be short. Never blocks. An attempt that is in hand is not
@@ -94,7 +96,7 @@ class ProcessTasker:
         given = self._given
         try:
             payload = pack(self._errand, (fields,))
-            call = Call(
+            call = ProcessCall(
                 name, payload, timeout=given.timeout, memory=given.memory, heartbeat=errand.beat
             )
             self._pool.submit(call, report)
@@ -103,7 +105,7 @@ class ProcessTasker:
                 self._in_hand.pop(name, None)
             raise
 
-    def _error(self, task: Task, ended: CallEnded) -> BaseException:
+    def _error(self, task: TaskAttempt, ended: CallEnded) -> BaseException:
         """Return the error that the execution gets."""
         error = ended.error
         if isinstance(error, NotSendable):
@@ -118,7 +120,7 @@ class ProcessTasker:
         assert error is not None  # noqa: S101 - only called for failures
         return error
 
-    def kill(self, task: Task, error: Exception) -> None:
+    def kill(self, task: TaskAttempt, error: Exception) -> None:
         """End an attempt that is under way with that error: kill its process. Thread-safe."""
         self._pool.cancel((task.id, task.attempt), error)
 
@@ -131,11 +133,13 @@ class ProcessTasker:
 class _InHand:
     """An attempt that a process makes, and the callbacks of all that asked for it."""
 
-    def __init__(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
+    def __init__(
+        self, task: TaskAttempt, ended: Callable[[BaseException | None, Any], None]
+    ) -> None:
         self._task = task
         self._ended = [ended]
 
-    def join(self, task: Task, ended: Callable[[BaseException | None, Any], None]) -> None:
+    def join(self, task: TaskAttempt, ended: Callable[[BaseException | None, Any], None]) -> None:
         """Report to one more; the last is asked whether the task is still wanted."""
         self._task = task
         self._ended.append(ended)
@@ -165,7 +169,9 @@ class _Errand:
         """Do a task."""
         name, execution, tasker, body, attempt, progress = fields
         beat = bound_heartbeat()
-        task = Task(name, execution, tasker, body, attempt, last_progress=progress, _beat=beat)
+        task = TaskAttempt(
+            name, execution, tasker, body, attempt, last_progress=progress, _beat=beat
+        )
         return _function_of(self._do)(task)
 
 

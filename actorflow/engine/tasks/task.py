@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import TaskRow
     from actorflow.runtime.clock import Timer
 
-__all__ = ["HELD", "HOLD", "MARKS", "OpenTask", "Task", "split", "with_progress"]
+__all__ = ["HELD", "HOLD", "MARKS", "OpenTask", "TaskAttempt", "split", "with_progress"]
 
 
 class _Hold:
@@ -40,7 +40,7 @@ def _wanted(*_progress: Any) -> bool:
     return True
 
 
-class Task(Struct, frozen=True):
+class TaskAttempt(Struct, frozen=True):
     """What a tasker is called with."""
 
     id: str
@@ -55,7 +55,7 @@ class Task(Struct, frozen=True):
     """Seconds for this attempt, if the task has a time of its own."""
     last_progress: Any = None
     """What an earlier attempt has noted last with `progress`."""
-    batch: tuple[Task, ...] = ()
+    batch: tuple[TaskAttempt, ...] = ()
     """In a function with `batch=`: the task of each item, in the order of the items."""
     _beat: Callable[..., bool] = _wanted
 

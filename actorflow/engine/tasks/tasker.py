@@ -16,7 +16,7 @@ from actorflow.behaviours.adapt import adapt, refuse_preempting, release
 from actorflow.behaviours.arguments import choice, count, function
 from actorflow.engine import bodies
 from actorflow.engine.errors import TaskCrashed
-from actorflow.engine.tasks.task import MARKS, Task, split
+from actorflow.engine.tasks.task import MARKS, TaskAttempt, split
 from actorflow.runtime import tracing
 from actorflow.runtime.errors import BadJob, BadOption, StopTimeout, WorkerStopped
 from actorflow.runtime.lanes.loop import LOOP
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import TaskRow
     from actorflow.engine.tasks.attempt_rules import AttemptRules
     from actorflow.runtime.environment import Environment
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
 
 __all__ = ["Tasker", "function_of"]
 
@@ -130,7 +130,7 @@ class _Attempt:
 
     __slots__ = ("_coroutine", "_others", "_over", "_place", "_present", "_span", "_tasker", "task")
 
-    def __init__(self, tasker: Tasker, tasks: list[Task], place: Deferred) -> None:
+    def __init__(self, tasker: Tasker, tasks: list[TaskAttempt], place: Deferred) -> None:
         self.task, *self._others = tasks
         self._tasker = tasker
         self._place = place
@@ -275,7 +275,7 @@ class _Cancel:
 
     __slots__ = ("_on_cancel", "_row")
 
-    def __init__(self, on_cancel: Callable[[Task], Any], row: TaskRow) -> None:
+    def __init__(self, on_cancel: Callable[[TaskAttempt], Any], row: TaskRow) -> None:
         self._on_cancel = on_cancel
         self._row = row
 
@@ -283,7 +283,7 @@ class _Cancel:
         """Call it. Only the pool does so."""
         row = self._row
         body = bodies.decode(split(row.body)[0])
-        task = Task(row.id, row.execution, row.tasker, body, row.attempts + 1)
+        task = TaskAttempt(row.id, row.execution, row.tasker, body, row.attempts + 1)
         try:
             result = self._on_cancel(task)
             if inspect.iscoroutine(result):
@@ -304,7 +304,7 @@ class _Kill:
     def run(self) -> None:
         """Kill it, if it runs. Only the pool does so."""
         row = self._row
-        task = Task(row.id, row.execution, row.tasker, None, row.attempts + 1)
+        task = TaskAttempt(row.id, row.execution, row.tasker, None, row.attempts + 1)
         self._processes.kill(task, TaskCrashed(f"task {row.id!r} was cancelled"))
 
 
@@ -335,7 +335,7 @@ class Tasker:
         do: Callable[..., Any] | str,
         *,
         rules: AttemptRules,
-        on_cancel: Callable[[Task], Any] | None = None,
+        on_cancel: Callable[[TaskAttempt], Any] | None = None,
         behaviour: Any = None,
         executor: str | Processes = "pool",
         kills: bool = False,
@@ -371,7 +371,7 @@ class Tasker:
         self.passes_on = passes_on
         """Whether the function only passes tasks on: they start later, with `tell_start`."""
         self.asynchronous = inspect.iscoroutinefunction(given) and self.processes is None
-        self.lane: Lane = LOOP if self.asynchronous else table.environment.serial_lane
+        self.lane: RuntimeLane = LOOP if self.asynchronous else table.environment.serial_lane
         self.pace = SlowCallDetector(_SLOW)
         self.stopped = False
         self.paused = False
@@ -477,11 +477,11 @@ class Tasker:
         for ticket, refusal in refused:
             self.table.attempt_failed(ticket.row, refusal)
 
-    def _task(self, row: TaskRow) -> Task:
+    def _task(self, row: TaskRow) -> TaskAttempt:
         body, progress = row.body, None
         if body[0] in MARKS:
             body, progress = split(body)
-        return Task(
+        return TaskAttempt(
             row.id,
             row.execution,
             row.tasker,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from actorflow.flows.errors import FlowError, LimitExceeded, MessageRefused
+from actorflow.flows.errors import FlowError, FlowMessageRefused, LimitExceeded
 from actorflow.flows.execution.literal_messages import Literals
 from actorflow.flows.execution.node import Message, Payload, child_id
 from actorflow.flows.execution.state import ExecutionState, FlowStatus, FlowTimer
@@ -293,7 +293,7 @@ class FlowRun:
     def refuse(self, message: Message, why: str) -> None:
         """Record that a message has no effect, and why."""
         self.out.refused.append(
-            RefusedMessage(message, MessageRefused(f"{message.get('point')} refused: {why}"))
+            RefusedMessage(message, FlowMessageRefused(f"{message.get('point')} refused: {why}"))
         )
 
     def trace(self, nid: str, text: str) -> None:

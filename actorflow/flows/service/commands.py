@@ -46,12 +46,12 @@ def run(
     trace: Annotated[bool, typer.Option("--trace", help="Print every message at the end.")] = False,
 ) -> None:
     """Run a flow to its end and print its last payload."""
-    from actorflow.engine.engine import Engine  # noqa: PLC0415 - keeps --help fast
+    from actorflow.engine.engine import BareEngine  # noqa: PLC0415 - keeps --help fast
     from actorflow.flows.service.front import Flows  # noqa: PLC0415
 
     tree = _parsed(file)
     first = _json(payload)
-    with _errors_as_text(), Engine(store) as engine:
+    with _errors_as_text(), BareEngine(store) as engine:
         flows = Flows(engine)
         for text in tasker or ():
             flows.tasker(*_function(text))

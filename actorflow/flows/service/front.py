@@ -14,7 +14,7 @@ from actorflow.engine import bodies
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution, WaitTimeout
 from actorflow.engine.ids import check_id, read
 from actorflow.engine.kind import ENDED
-from actorflow.flows.errors import FlowError, MessageRefused, check_payload, pack_payload
+from actorflow.flows.errors import FlowError, FlowMessageRefused, check_payload, pack_payload
 from actorflow.flows.execution.codec import decode, tree_bytes
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.execution.node import ROOT, child_id
@@ -29,9 +29,9 @@ from actorflow.flows.execution.requests import (
 from actorflow.flows.language.checks import check_text, check_tree
 from actorflow.flows.service.awaited_points import Search, missed, steps_of
 from actorflow.flows.service.exids import ExidMaker, check_domain
-from actorflow.flows.service.incoming import launch_body, task_id
 from actorflow.flows.service.kind import KIND, FlowKind
 from actorflow.flows.service.library import Library
+from actorflow.flows.service.received_messages import launch_body, task_id
 from actorflow.flows.service.taskers import Directory, adapt, adapt_cancel, qualified
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
@@ -39,7 +39,7 @@ from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_ti
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.flows.execution.node import Message, Node, Payload
     from actorflow.flows.language.tree import Tree
 
@@ -57,7 +57,7 @@ class Flows:
     """
 
     def __init__(
-        self, engine: Engine, *, max_messages: int = MAX_MESSAGES, history: bool = True
+        self, engine: BareEngine, *, max_messages: int = MAX_MESSAGES, history: bool = True
     ) -> None:
         self._engine = engine
         self._parts = engine.parts
@@ -373,7 +373,7 @@ class Flows:
         nodes = self._nodes(exid)
         if nid not in nodes:
             msg = f"there is no node {nid} in {exid} to add branches to"
-            raise MessageRefused(msg)
+            raise FlowMessageRefused(msg)
         trees = [_tree(flow) for flow in flows]
         return add_branches_message(exid, nid, _count_branches(nodes, nid), trees)
 
@@ -525,8 +525,8 @@ class Flows:
             self._library = self._library.with_variable(domain, name, checked)
 
 
-def _refused(exid: str, nid: str, why: str) -> MessageRefused:
-    return MessageRefused(f"the task at node {nid} of {exid} {why}")
+def _refused(exid: str, nid: str, why: str) -> FlowMessageRefused:
+    return FlowMessageRefused(f"the task at node {nid} of {exid} {why}")
 
 
 def _late(search: Search, timeout: float | None) -> WaitTimeout:

@@ -12,7 +12,7 @@ import msgspec
 from actorflow.engine.executions.waiters import Waiters
 from actorflow.engine.kind import Failure, Options
 from actorflow.engine.kind import Status as EngineStatus
-from actorflow.flows.errors import MessageRefused
+from actorflow.flows.errors import FlowMessageRefused
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.loop import MAX_MESSAGES, process
 from actorflow.flows.execution.messages.intake import fault_of
@@ -21,9 +21,9 @@ from actorflow.flows.execution.run import FlowRun
 from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.procedures.registry import all_procedures
 from actorflow.flows.service.history import HistoryRecorder
-from actorflow.flows.service.incoming import new_execution, received
 from actorflow.flows.service.library import Library
-from actorflow.flows.service.outgoing import outcome_of
+from actorflow.flows.service.received_messages import new_execution, received
+from actorflow.flows.service.run_outcome import outcome_of
 from actorflow.flows.service.taskers import Directory
 from actorflow.flows.service.view import FlowExecution
 from actorflow.runtime.log import log
@@ -120,7 +120,7 @@ class FlowKind:
         """
         why = fault_of(body)
         if why is not None:
-            raise MessageRefused(
+            raise FlowMessageRefused(
                 f"{body!r:.100} refused: {why}; a message to a flow is a dict with a point, such as"
                 " {'point': 'signal', 'name': 'go', 'payload': {}}; use the verbs of engine.flows"
             )
@@ -150,7 +150,7 @@ class FlowKind:
         after = out.state
         if refused and not after.counters.get("msgs"):
             outcome.status = EngineStatus.STUCK  # it was never launched
-            outcome.error = Failure(MessageRefused.__name__, refused[0])
+            outcome.error = Failure(FlowMessageRefused.__name__, refused[0])
         if outcome.status is EngineStatus.DONE:
             after.payload = None  # it is stored as the result
         data = encode(after)

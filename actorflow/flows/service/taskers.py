@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from actorflow.behaviours.arguments import function
-from actorflow.engine.tasks.task import HELD, Task
+from actorflow.engine.tasks.task import HELD, TaskAttempt
 from actorflow.engine.tasks.tasker import function_of
 from actorflow.flows.errors import FlowError, UnknownTasker, pack_payload
 from actorflow.runtime.errors import BadOption, near
@@ -54,7 +54,7 @@ def qualified(domain: str, name: str) -> str:
     return f"{domain}.{name}" if domain else name
 
 
-class FlowTask(Task, frozen=True):
+class FlowTask(TaskAttempt, frozen=True):
     """What a tasker is called with: a task of a flow."""
 
     @property
@@ -122,14 +122,14 @@ def adapt(do: Callable[..., Any] | str, timeout: float | None = None) -> Callabl
         return _Adapted(given)
 
     @functools.wraps(given)
-    async def work(task: Task) -> Any:
+    async def work(task: TaskAttempt) -> Any:
         shown = _shown(task)
         return _answer(shown, await given(shown))
 
     return work
 
 
-def adapt_cancel(on_cancel: Callable[[Any], Any]) -> Callable[[Task], Any]:
+def adapt_cancel(on_cancel: Callable[[Any], Any]) -> Callable[[TaskAttempt], Any]:
     """Return an `on_cancel` that is shown tasks of flows as such."""
     function(on_cancel, "on_cancel", "on_cancel=withdraw", error=BadOption)
     return lambda task: on_cancel(_shown(task))
@@ -143,12 +143,12 @@ class _Adapted:
     def __init__(self, do: Callable[..., Any]) -> None:
         self._do = do
 
-    def __call__(self, task: Task) -> Any:
+    def __call__(self, task: TaskAttempt) -> Any:
         shown = _shown(task)
         return _answer(shown, self._do(shown))
 
 
-def _shown(task: Task) -> Task:
+def _shown(task: TaskAttempt) -> TaskAttempt:
     body = task.body
     if type(body) is not dict or _MARK not in body:
         return task
@@ -165,7 +165,7 @@ def _shown(task: Task) -> Task:
     )
 
 
-def _answer(task: Task, value: Any) -> Any:
+def _answer(task: TaskAttempt, value: Any) -> Any:
     if value is HELD or not isinstance(task, FlowTask):
         return value
     if value is None:

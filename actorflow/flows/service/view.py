@@ -12,7 +12,7 @@ from actorflow.flows.execution.codec import decode
 from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.service.exids import parts_of
 from actorflow.flows.service.history import messages_of
-from actorflow.flows.service.incoming import task_id
+from actorflow.flows.service.received_messages import task_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

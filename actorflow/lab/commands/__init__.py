@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typer
 
-from actorflow.lab.commands.running import measure_command, simulate_command
-from actorflow.lab.commands.searching import (
+from actorflow.lab.commands.run import measure_command, simulate_command
+from actorflow.lab.commands.search import (
     advise_command,
     capacity_command,
     compare_command,

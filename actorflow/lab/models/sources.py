@@ -26,7 +26,7 @@ from actorflow.lab.models.traffic import (
     Fixed,
     Poisson,
     Ramp,
-    Step,
+    RateStep,
     Uniform,
     Zipf,
 )
@@ -44,7 +44,7 @@ MODELS: dict[str, tuple[Callable[..., Traffic], tuple[str, ...]]] = {
     "constant": (Constant, ("rate", *_COMMON)),
     "poisson": (Poisson, ("rate", *_COMMON)),
     "bursty": (Bursty, ("rate", "on", "off", "quiet_rate", *_COMMON)),
-    "step": (Step, ("before", "after", "at", *_COMMON)),
+    "step": (RateStep, ("before", "after", "at", *_COMMON)),
     "ramp": (Ramp, ("start", "end", *_COMMON)),
     "diurnal": (Diurnal, ("low", "high", "period", *_COMMON)),
     "trace": (Trace, ("path", "speed")),

@@ -34,7 +34,7 @@ __all__ = [
     "Message",
     "Poisson",
     "Ramp",
-    "Step",
+    "RateStep",
     "Traffic",
     "Uniform",
     "Zipf",
@@ -250,7 +250,7 @@ class Bursty(_Model):
 
 
 @dataclass(frozen=True, slots=True)
-class Step(_Model):
+class RateStep(_Model):
     """Poisson at the rate `before`, and from the second `at` on at the rate `after`."""
 
     before: float

@@ -16,7 +16,7 @@ from actorflow.lab.models.policies import policy_of
 from actorflow.lab.models.service import parse_service
 from actorflow.lab.models.sources import parse_traffic
 from actorflow.lab.run.goals import Goal, figure_text, parse_goals
-from actorflow.lab.run.intervals import Verdict, mean_interval
+from actorflow.lab.run.intervals import LabVerdict, mean_interval
 from actorflow.lab.run.simulate import simulate
 from actorflow.runtime.errors import BadOption
 
@@ -43,7 +43,7 @@ class PairedDifference:
     second: float
     interval: tuple[float, float]
     """The 95 % confidence interval of first - second."""
-    verdict: Verdict
+    verdict: LabVerdict
     """Whether the first is better or worse than the second, the same, or undecided."""
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ def compare(
         if len(pairs) < _LEAST:
             continue
         differences = [_difference(goal, pairs) for goal in goals]
-        decided = all(each.verdict is not Verdict.UNDECIDED for each in differences)
+        decided = all(each.verdict is not LabVerdict.UNDECIDED for each in differences)
         if decided or len(pairs) == most:
             return Comparison(one.name, two.name, len(pairs), differences)
 
@@ -185,15 +185,15 @@ def _difference(goal: Goal, pairs: Sequence[tuple[Result, Result]]) -> PairedDif
     first, second = (fmean(side) for side in zip(*values, strict=True))
     differences = [one - two for one, two in values if isfinite(one) and isfinite(two)]
     if len(differences) < _LEAST:
-        return PairedDifference(goal.name, first, second, (-first, first), Verdict.UNDECIDED)
+        return PairedDifference(goal.name, first, second, (-first, first), LabVerdict.UNDECIDED)
     low, high = mean_interval(differences)
-    verdict = Verdict.UNDECIDED
+    verdict = LabVerdict.UNDECIDED
     if not any(differences):
-        verdict = Verdict.SAME
+        verdict = LabVerdict.SAME
     elif goal.figure in _MORE_IS_BETTER:
-        verdict = Verdict.BETTER if low > 0 else Verdict.WORSE if high < 0 else verdict
+        verdict = LabVerdict.BETTER if low > 0 else LabVerdict.WORSE if high < 0 else verdict
     else:
-        verdict = Verdict.BETTER if high < 0 else Verdict.WORSE if low > 0 else verdict
+        verdict = LabVerdict.BETTER if high < 0 else LabVerdict.WORSE if low > 0 else verdict
     return PairedDifference(goal.name, first, second, (low, high), verdict)
 
 

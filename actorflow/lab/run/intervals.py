@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "Verdict",
+    "LabVerdict",
     "decide",
     "half_width",
     "mean_interval",
@@ -31,7 +31,7 @@ _STUDENT = (
 _GROUP = 5  # observations that MSER-5 averages
 
 
-class Verdict(StrEnum):
+class LabVerdict(StrEnum):
     """Whether a goal is met, or one policy better, as far as the data can tell."""
 
     PASS = "pass"  # noqa: S105 - not a password
@@ -84,7 +84,7 @@ def samples_needed(share: float) -> int:
     return math.ceil(math.log(1 - _CONFIDENCE) / math.log(share))
 
 
-def decide(over: int, count: int, share: float) -> Verdict:
+def decide(over: int, count: int, share: float) -> LabVerdict:
     """Decide whether `share` of all messages is in time, of which `over` of `count` were not.
 
     This is the early-stopping rule of MLPerf: pass if so few late ones would be seen in less than
@@ -97,10 +97,10 @@ def decide(over: int, count: int, share: float) -> Verdict:
     ('undecided', 'pass')
     """
     if _at_most(over, count, 1 - share) <= 1 - _CONFIDENCE:
-        return Verdict.PASS
+        return LabVerdict.PASS
     if over and 1 - _at_most(over - 1, count, 1 - share) <= 1 - _CONFIDENCE:
-        return Verdict.FAIL
-    return Verdict.UNDECIDED
+        return LabVerdict.FAIL
+    return LabVerdict.UNDECIDED
 
 
 def _at_most(most: int, count: int, likely: float) -> float:

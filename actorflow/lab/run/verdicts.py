@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from actorflow.lab.models.notation import parse
-from actorflow.lab.run.intervals import Verdict, decide, half_width
+from actorflow.lab.run.intervals import LabVerdict, decide, half_width
 from actorflow.lab.run.result import QUANTILES
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["judge"]
 
 
-def judge(goal: Goal, runs: Sequence[Result]) -> Verdict:
+def judge(goal: Goal, runs: Sequence[Result]) -> LabVerdict:
     """Return whether repeated runs pass a goal, fail it, or leave it undecided.
 
     A percentile, and goodput, is decided by counting the messages of all runs that were not in
@@ -33,21 +33,21 @@ def judge(goal: Goal, runs: Sequence[Result]) -> Verdict:
         return _decide(float(parse(goal.only)), goal.limit, runs)  # type: ignore[arg-type]
     values = [goal.value(run) for run in runs]
     if not any(value != values[0] for value in values):
-        return Verdict.PASS if all(goal.is_met(run) for run in runs) else Verdict.FAIL
+        return LabVerdict.PASS if all(goal.is_met(run) for run in runs) else LabVerdict.FAIL
     middle, half = fmean(values), half_width(values)
     if not half < float("inf"):
-        return Verdict.UNDECIDED
+        return LabVerdict.UNDECIDED
     low, high = middle - half, middle + half
     if below:
         return _outcome(passed=high < goal.limit, failed=low > goal.limit)
     return _outcome(passed=low > goal.limit, failed=high < goal.limit)
 
 
-def _decide(limit: float, share: float, runs: Sequence[Result]) -> Verdict:
+def _decide(limit: float, share: float, runs: Sequence[Result]) -> LabVerdict:
     count = sum(run.arrived for run in runs)
     over = sum(round(run.arrived * (1 - run.within(limit))) for run in runs)
     return decide(over, count, share)
 
 
-def _outcome(*, passed: bool, failed: bool) -> Verdict:
-    return Verdict.PASS if passed else Verdict.FAIL if failed else Verdict.UNDECIDED
+def _outcome(*, passed: bool, failed: bool) -> LabVerdict:
+    return LabVerdict.PASS if passed else LabVerdict.FAIL if failed else LabVerdict.UNDECIDED

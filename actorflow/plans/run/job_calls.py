@@ -25,7 +25,7 @@ from actorflow.runtime.processes.child.limits import limit, unlimit
 from actorflow.runtime.processes.packed import main_is_importable, pack_value, unpack
 
 if TYPE_CHECKING:
-    from actorflow.engine.tasks.task import Task
+    from actorflow.engine.tasks.task import TaskAttempt
 
 __all__ = ["INLINE", "STORED", "InputSlot", "ResultTarget", "Wire", "do_job", "perform", "split"]
 
@@ -180,7 +180,7 @@ def _loaded(wire: Wire) -> Any:
         return pickle.load(file)  # noqa: S301 - from our own worker
 
 
-def do_job(task: Task) -> dict[str, Any]:
+def do_job(task: TaskAttempt) -> dict[str, Any]:
     """Make the call of a job; return its result as it travels, or what it raised, with its times.
 
     A job that fails is an answer like others, so that its traceback gets to the scheduler. What it

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from actorflow.plans.job_record import JobRecord
     from actorflow.plans.run.dispatcher import Dispatcher
-    from actorflow.runtime.processes.call import Call, CallEnded, Output
+    from actorflow.runtime.processes.call import CallEnded, Output, ProcessCall
 
 __all__ = ["Measurements"]
 
@@ -73,7 +73,7 @@ class Measurements:
         """Return the seconds since the run began."""
         return self._clock() - self._began
 
-    def handed_out(self, calls: Iterable[Call]) -> None:
+    def handed_out(self, calls: Iterable[ProcessCall]) -> None:
         """Record that jobs were handed to the pool."""
         now = self.now()
         timings = self._timings

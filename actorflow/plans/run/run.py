@@ -21,7 +21,7 @@ from actorflow.plans.run.measurements import Measurements
 from actorflow.plans.run.result import PlanResult
 from actorflow.plans.scheduler import Ending, OnFailure, State
 from actorflow.runtime.errors import LaunchFailed, WorkerStopped
-from actorflow.runtime.processes.call import Call, CallEnded, CallOutcome
+from actorflow.runtime.processes.call import CallEnded, CallOutcome, ProcessCall
 from actorflow.runtime.processes.process_pool import ProcessPool
 from actorflow.runtime.worker.spec import spawn
 
@@ -214,7 +214,7 @@ class PlanRun:
     def _hand_out(self) -> None:
         dispatcher, pool = self.dispatcher, self._pool
         assert pool is not None  # noqa: S101 - for mypy
-        calls: list[Call] = []
+        calls: list[ProcessCall] = []
         while (job := dispatcher.next()) is not None:
             try:
                 packed = dispatcher.call(job)
@@ -224,7 +224,7 @@ class PlanRun:
                 continue
             options = dispatcher.options(job)
             calls.append(
-                Call(
+                ProcessCall(
                     job,
                     packed,
                     timeout=options.timeout,

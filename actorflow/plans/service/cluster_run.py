@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.stores.opening import open_store, scheme_of
 from actorflow.plans.result_files import remove_files
 from actorflow.plans.service.front import Plans
@@ -31,7 +31,7 @@ WORKERS = 100
 
 def run_on(
     plan: Plan,
-    on: str | Engine,
+    on: str | BareEngine,
     *,
     id: str | None,  # noqa: A002 - as for the other kinds
     workers: int | None,
@@ -62,14 +62,14 @@ def run_on(
 
 
 @contextmanager
-def _plans_on(on: str | Engine) -> Iterator[Plans]:
+def _plans_on(on: str | BareEngine) -> Iterator[Plans]:
     """Yield the plans of a store.
 
     Raises:
         BadOption: one engine alone uses it.
 
     """
-    if isinstance(on, Engine):
+    if isinstance(on, BareEngine):
         plans = getattr(on, "plans", None)
         yield Plans(on) if plans is None else plans
         return
@@ -79,7 +79,7 @@ def _plans_on(on: str | Engine) -> Iterator[Plans]:
     if not store.traits.shared:
         store.close()
         raise _is_for_one(on)
-    with Engine(store, worker=False) as engine:
+    with BareEngine(store, worker=False) as engine:
         yield Plans(engine)
 
 

@@ -27,7 +27,7 @@ from actorflow.runtime.errors import BadOption
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.plans.job_record import JobRecord
     from actorflow.plans.plan import Plan
 
@@ -40,7 +40,7 @@ OFFERS_MAX = 5
 class Plans:
     """The durable plans of an engine. Thread-safe."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: BareEngine) -> None:
         self._engine = engine
         self._parts = engine.parts
         self._lock = threading.Lock()
@@ -236,7 +236,7 @@ class Plans:
 class PlanHandle:
     """A durable plan."""
 
-    def __init__(self, engine: Engine, id: str) -> None:  # noqa: A002 - what it is
+    def __init__(self, engine: BareEngine, id: str) -> None:  # noqa: A002 - what it is
         self._engine = engine
         self.id = id
         """Its id in the store."""

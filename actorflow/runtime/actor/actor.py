@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import threading
     from types import TracebackType
 
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
 
 __all__ = ["CURRENT", "Actor", "Ref", "Stop", "reply", "reply_error", "stash", "unstash_all"]
 
@@ -71,7 +71,7 @@ class Actor(pykka.Actor):
     _actorflow = _Slot()
     """The framework's side of the actor: the only name that is ours in an instance."""
 
-    def __init__(self, *_args: Any, lane: Lane | None = None, **_kwargs: Any) -> None:
+    def __init__(self, *_args: Any, lane: RuntimeLane | None = None, **_kwargs: Any) -> None:
         if lane is not None:
             self._actorflow.lane = lane
 

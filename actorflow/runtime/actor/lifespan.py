@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from actorflow.runtime.exits import Notice
-    from actorflow.runtime.lanes.lane import Lane, Runnable
+    from actorflow.runtime.lanes.lane import Runnable, RuntimeLane
 
 __all__ = ["Lifespan", "Mailbox"]
 
@@ -76,7 +76,7 @@ class Mailbox:
         """Whether the actor does nothing and has nothing to do."""
         return bool(self.idle) and not self.envelopes
 
-    def wake(self, lane: Lane, actor: Runnable) -> None:
+    def wake(self, lane: RuntimeLane, actor: Runnable) -> None:
         """Submit the actor, unless that has been done since its last turn. Thread-safe.
 
         `_called` is set last: a sender that is interrupted before has not been relied on. Two
@@ -150,7 +150,7 @@ class Mailbox:
         self.idle.append(None)
         return bool(self.envelopes) and self.take_turn()
 
-    def yield_turn(self, lane: Lane, actor: Runnable) -> None:
+    def yield_turn(self, lane: RuntimeLane, actor: Runnable) -> None:
         """Put the token back and go on in another turn, behind what else waits for the lane."""
         self._called = self._turns  # so that nobody else submits it meanwhile
         self.idle.append(None)
@@ -191,7 +191,7 @@ class Lifespan:
     _stopped_event: threading.Event | None = None
     _ref: Any = None
 
-    def __init__(self, actor: pykka.Actor, lane: Lane = POOL) -> None:
+    def __init__(self, actor: pykka.Actor, lane: RuntimeLane = POOL) -> None:
         self.actor = actor
         self.lane = lane
         self.mailbox = Mailbox()

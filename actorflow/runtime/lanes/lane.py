@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["Lane", "Runnable", "call_in"]
+__all__ = ["Runnable", "RuntimeLane", "call_in"]
 
 
 class Runnable(Protocol):
@@ -26,7 +26,7 @@ class Runnable(Protocol):
         """Do the pending work for a short while. Must not raise."""
 
 
-class Lane(Protocol):
+class RuntimeLane(Protocol):
     """A place where actors run."""
 
     can_help: bool
@@ -67,6 +67,6 @@ class _Call:
             log.error(f"{self.what} failed", exc_info=error)
 
 
-def call_in(lane: Lane, what: str, call: Callable[[], Any]) -> None:
+def call_in(lane: RuntimeLane, what: str, call: Callable[[], Any]) -> None:
     """Schedule a call in a lane; `what` names it in the log if it raises. Thread-safe."""
     lane.submit(_Call(what, call))

@@ -6,9 +6,9 @@ Problem
     that waits makes computing jobs slower, because threads compete for the interpreter lock.
 
 Approach
-    `Pool` starts without threads and grows for two reasons only: work waits and there are fewer
-    than `core` threads, or work waits while the existing threads sit inside handlers without using
-    the processor. A watcher thread measures that, by the CPU clock of each thread, once per
+    `ThreadPool` starts without threads and grows for two reasons only: work waits and there are
+    fewer than `core` threads, or work waits while the existing threads sit inside handlers without
+    using the processor. A watcher thread measures that, by the CPU clock of each thread, once per
     millisecond while work waits; otherwise it sleeps. Only if every thread has been in one and the
     same handler for 0.1 s does a computing pool get one more (the next after 0.2 s, and so on), so
     that a few long computations do not hold up the other actors.
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.lanes.lane import Runnable
     from actorflow.runtime.worker.tickets import ThreadTicket
 
-__all__ = ["HERE", "POOL", "Pool", "PoolStatistics", "PoolThread"]
+__all__ = ["HERE", "POOL", "PoolStatistics", "PoolThread", "ThreadPool"]
 
 _TICK = 0.001  # seconds between two looks at a stalled pool
 _QUIET_TICKS = 20  # the watcher sleeps after so many looks without waiting work
@@ -173,7 +173,7 @@ class PoolStatistics:
     """Threads started since the pool was made."""
 
 
-class Pool:
+class ThreadPool:
     """An elastic pool of daemon threads. In a forked child it is as new.
 
     Args:
@@ -430,7 +430,7 @@ class _Nothing:
 
 _NOTHING = _Nothing()
 
-POOL = Pool()
+POOL = ThreadPool()
 """The pool that actors run on unless told otherwise."""
 
 AGENTS.append(POOL.poke)

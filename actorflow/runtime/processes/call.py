@@ -1,4 +1,4 @@
-"""What a pool is given and what it returns: `Call` and `CallEnded`."""
+"""What a pool is given and what it returns: `ProcessCall` and `CallEnded`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from actorflow.runtime.processes.packed import Packed, pack
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-__all__ = ["NO_OUTPUT", "Call", "CallEnded", "CallOutcome", "Output", "RemoteTraceback"]
+__all__ = ["NO_OUTPUT", "CallEnded", "CallOutcome", "Output", "ProcessCall", "RemoteTraceback"]
 
 
 class CallOutcome(Enum):
@@ -33,7 +33,7 @@ class CallOutcome(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class ProcessCall:
     """One call of a function in a worker process.
 
     >>> Call.of("a", round, 2.6, timeout=5.0).timeout
@@ -69,7 +69,7 @@ class Call:
         timeout: float | None = None,
         memory: int | tuple[int, ...] | None = None,
         **kwargs: Any,
-    ) -> Call:
+    ) -> ProcessCall:
         """Pack a function and its arguments.
 
         Raises:

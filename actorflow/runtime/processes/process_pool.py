@@ -17,7 +17,7 @@ from actorflow.runtime.errors import BadOption, ProcessCancelled, WorkerStopped
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.lanes.thread_start import retry_later, start_thread
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
-from actorflow.runtime.processes.call import Call, CallOutcome
+from actorflow.runtime.processes.call import CallOutcome, ProcessCall
 from actorflow.runtime.processes.interpreter import check_main
 from actorflow.runtime.processes.launcher import FORKSERVER, Spawn
 from actorflow.runtime.processes.packed import pack, pack_value
@@ -117,7 +117,9 @@ class ProcessPool:
         size = f"{len(policy.members)} of {policy.limits.most} processes"
         return f"<ProcessPool {self.name!r}: {size}>"
 
-    def submit(self, calls: Call | Iterable[Call], ended: Callable[[CallEnded], object]) -> None:
+    def submit(
+        self, calls: ProcessCall | Iterable[ProcessCall], ended: Callable[[CallEnded], object]
+    ) -> None:
         """Queue calls; `ended(Ended)` is called once for each, in the pool's thread.
 
         Never blocks. `ended` must be short; what it raises is logged.
@@ -130,7 +132,7 @@ class ProcessPool:
         if self._closed or self._loop.finished.is_set():
             msg = f"{self!r} is closed"
             raise WorkerStopped(msg)
-        given = (calls,) if isinstance(calls, Call) else tuple(calls)
+        given = (calls,) if isinstance(calls, ProcessCall) else tuple(calls)
         taken: list[PoolCall] = []
         known = self._loop.jobs
         try:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.runtime.clock import Clock, Timer
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
     from actorflow.runtime.supervision.actions import Action
     from actorflow.runtime.supervision.handles import ChildHandle
     from actorflow.runtime.supervision.requests import Requests
@@ -199,7 +199,7 @@ class SupervisorActor(Lifespan, Actor):  # type: ignore[override] # pykka declar
         *,
         name: Hashable | None,
         clock: Clock,
-        lane: Lane | None,
+        lane: RuntimeLane | None,
     ) -> None:
         self.lane = POOL if lane is None else lane
         self.mailbox = Mailbox()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.runtime.clock import Clock
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
     from actorflow.runtime.supervision.children import ChildCounts, ChildInfo
     from actorflow.runtime.supervision.requests import FamilyStatistics
     from actorflow.runtime.supervision.tree import Tree
@@ -86,7 +86,7 @@ class Supervisor:
         *,
         name: Hashable | None = None,
         clock: Clock = SYSTEM,
-        lane: Lane | None = None,
+        lane: RuntimeLane | None = None,
         **flags: Any,
     ) -> None:
         for flag in flags:

@@ -27,7 +27,7 @@ from actorflow.runtime.worker.spec import spawn
 if TYPE_CHECKING:
     from typing import Self
 
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
     from actorflow.runtime.worker.job.limit import Limit
     from actorflow.runtime.worker.process.options import Processes
     from actorflow.runtime.worker.ref import WorkerRef
@@ -299,7 +299,7 @@ def batched(
     behaviour: Any = Queue,
     *,
     concurrency: int | Limit = 1,
-    executor: str | Lane | Processes = "pool",
+    executor: str | RuntimeLane | Processes = "pool",
     **options: Any,
 ) -> _Decorator:
     """Turn a function of lists into a function of items: calls that come together share a batch.

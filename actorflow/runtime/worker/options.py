@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from actorflow.behaviours.behaviour import Behaviour
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
     from actorflow.runtime.worker.job.batch import Batch
     from actorflow.runtime.worker.job.executor import Executor
     from actorflow.runtime.worker.process.lane import ProcessLane
@@ -69,7 +69,7 @@ class OptionsWithoutState(TypedDict, total=False):
     """A name to find the worker by with `whereis`."""
     throttle: float | None
     """Seconds from the start of one call to the start of the next, at least."""
-    executor: str | Lane | Processes
+    executor: str | RuntimeLane | Processes
     """`"pool"`, `"thread"` for a thread of its own, `"process"` or `Processes(...)` for worker
     processes (or a lane, in tests)."""
     concurrency: int | Limit
@@ -327,7 +327,7 @@ def _remote(executor: Any, job: Any, settings: Settings) -> ProcessLane | None:
     return ProcessLane(name, job, settings.concurrency, given, settings.clock)
 
 
-def _lane(executor: Any, kind: JobKind, name: object) -> Lane:
+def _lane(executor: Any, kind: JobKind, name: object) -> RuntimeLane:
     """Find the lane that the option `executor` stands for; coroutines go to the event loop."""
     check_executor(executor)
     if kind.asynchronous:

@@ -326,12 +326,12 @@ def _messages(action: Json) -> list[m.Received]:
 
 
 _MESSAGES: dict[str, Callable[[Json, float], m.Received]] = {
-    "event": lambda action, at: m.Event(at, action["name"], action.get("input")),
+    "event": lambda action, at: m.EventSent(at, action["name"], action.get("input")),
     "started": lambda action, at: m.Started(at, action["work"], action.get("attempt")),
     "succeeded": lambda action, at: m.Succeeded(at, action["work"], action.get("output")),
-    "failed": lambda action, at: m.Failed(at, action["work"], action["error"]),
+    "failed": lambda action, at: m.StepHasFailed(at, action["work"], action["error"]),
     "timeout": lambda action, at: m.TimedOut(at, action["work"]),
-    "retry": lambda action, at: m.Retry(at, action["work"]),
+    "retry": lambda action, at: m.RetryStep(at, action["work"]),
     "tick": lambda _, at: m.Tick(at),
     "pause": lambda _, at: m.Pause(at),
     "resume": lambda _, at: m.Resume(at),

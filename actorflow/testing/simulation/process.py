@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.application import Engine
 from actorflow.cluster.membership import Membership
-from actorflow.engine.closing import OPEN
+from actorflow.engine.closer import OPEN
 from actorflow.engine.errors import OutcomeUnknown, StoreRefused
 from actorflow.runtime.clock import Timer
 from actorflow.runtime.environment import Environment

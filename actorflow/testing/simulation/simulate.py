@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from actorflow.application import Engine
     from actorflow.engine.kind import Kind
     from actorflow.engine.stores.protocol import ExecutionRow
-    from actorflow.engine.tasks.task import Task
+    from actorflow.engine.tasks.task import TaskAttempt
     from actorflow.testing.simulation.process import Process
 
 __all__ = ["TASKER", "History", "Simulation", "SimulationFailed", "simulate"]
@@ -113,7 +113,7 @@ def _listed(made: Kind | Sequence[Kind]) -> Sequence[Kind]:
     return made if isinstance(made, Sequence) else [made]
 
 
-def _perform(process: Process, function: Callable[[Any], Any], task: Task) -> Any:
+def _perform(process: Process, function: Callable[[Any], Any], task: TaskAttempt) -> Any:
     process.work()
     return function(task.body)
 

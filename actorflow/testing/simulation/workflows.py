@@ -10,8 +10,8 @@ from actorflow.engine.typed import freeze
 from actorflow.testing.simulation.cluster import Cancel, Sent
 from actorflow.testing.simulation.simulate import Simulation
 from actorflow.testing.simulation.store import SimulatedStore
-from actorflow.workflows.service.incoming import event_body, start_body
 from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.received_messages import event_body, start_body
 from actorflow.workflows.suspended.properties import capture
 from actorflow.workflows.workflow import read_result, workflow_name
 

@@ -74,7 +74,7 @@ class Buffer:
         self.clear_timeout(status.step)
         deadline = started_at + status.timeout
         self._state.timeouts.append(RunningTimeout(status.step, deadline))
-        self._sent.append(m.SetTimer(status.step, deadline, timeout=True))
+        self._sent.append(m.SetStepTimer(status.step, deadline, timeout=True))
 
     def clear_timeout(self, step: str) -> bool:
         """Stop the timeout of a step; return whether there was one."""

@@ -82,7 +82,7 @@ class Cancelling:
             children=cancel.children,
             steps=[status.step for status in opened],
         )
-        self._sent.append(m.SetTimer(TIMER, state.cancellation.deadline))
+        self._sent.append(m.SetStepTimer(TIMER, state.cancellation.deadline))
         if cancel.children == "first":
             for status in opened:
                 if not status.sync:
@@ -138,7 +138,7 @@ class Cancelling:
     def _stop(self, status: StepStatus) -> None:
         self._sent.append(m.CancelStep(status.step, status.type, status.attempt, status.apart))
 
-    def event(self, event: m.Event) -> None:
+    def event(self, event: m.EventSent) -> None:
         """Let an event complete waits, or keep it: `on_event` is not called any more."""
         state = self._state
         data = {"event_name": event.name, "event_input": event.input}

@@ -319,7 +319,7 @@ class DecisionSession:
     def again(self, properties: dict[str, Any]) -> None:
         """Ask for a new run of the instance; the branches behind this one are left to it."""
         self._over = True
-        self.decisions.append(m.Again(properties, self._index))
+        self.decisions.append(m.RunAgain(properties, self._index))
 
     # Steps.
 

@@ -214,7 +214,7 @@ class Instance:
 
     # What happens outside.
 
-    def _event(self, event: m.Event) -> None:
+    def _event(self, event: m.EventSent) -> None:
         data = {"event_name": event.name, "event_input": event.input}
         # An event wins against a deadline at the same moment.
         self._waits.end_due(event.at, unless_tied_with=event.name)
@@ -329,7 +329,7 @@ class Instance:
                 status, succeeded.at, BranchType.SUCCESS, {"task_output": succeeded.output}
             )
 
-    def _failed(self, failed: m.Failed) -> None:
+    def _failed(self, failed: m.StepHasFailed) -> None:
         self._waits.end_due(failed.at)
         status = self._unfinished(failed.step, failed.attempt)
         if status is not None:
@@ -347,7 +347,7 @@ class Instance:
         if status is None:
             return
         if stalled.error is not None and status.raises:
-            self._failed(m.Failed(stalled.at, stalled.step, stalled.error, stalled.attempt))
+            self._failed(m.StepHasFailed(stalled.at, stalled.step, stalled.error, stalled.attempt))
             return
         status.error = UNSET if stalled.error is None else stalled.error
         self._steps.changed(status)
@@ -505,7 +505,7 @@ class Instance:
                 state.decision_mode = DecisionMode.GIVEN_UP
                 state.error = error
                 self._sent.append(m.Ended(error=error))
-            case m.Again(properties=properties, index=index):
+            case m.RunAgain(properties=properties, index=index):
                 state.successor = properties
                 self._unplan(index + 1)
             case m.Send() | m.StartOther():
@@ -610,7 +610,7 @@ class Instance:
         self.kept.remove(event.name, event.number)
         self._waits.resume(event)
         self._waits.end_due(at)
-        self._sent.append(m.Refused(event.name, event.input, event.id, error))
+        self._sent.append(m.RefusedByCode(event.name, event.input, event.id, error))
 
     def _unplan(self, start: int) -> None:
         """Put back into the buffer what the ongoing decision is about, from an index on.
@@ -707,7 +707,7 @@ class Instance:
         state.decision_mode = DecisionMode.RUN
         self._cancelling.begin(cancel)
 
-    def _cancel(self, cancel: m.Cancel) -> None:
+    def _cancel(self, cancel: m.StopStep) -> None:
         self._waits.end_due(cancel.at)
         status = self._steps.get(cancel.step)
         if status is None or self._steps.is_over(status):
@@ -719,7 +719,7 @@ class Instance:
         self._buffer.push_end(status, cancel.at, BranchType.FAILURE, data)
         self._send_cancel(status)
 
-    def _retry(self, retry: m.Retry) -> None:
+    def _retry(self, retry: m.RetryStep) -> None:
         self._waits.end_due(retry.at)
         status = self._steps.get(retry.step)
         if status is None or status.status is not StepState.FAILED:
@@ -779,7 +779,7 @@ class Instance:
                 self._sent.append(m.ClearTimer(timeout.step, timeout=True))
         for wait in new.waits:
             if wait.timestamp is not None and wait not in old.waits:
-                self._sent.append(m.SetTimer(wait.step, wait.timestamp))
+                self._sent.append(m.SetStepTimer(wait.step, wait.timestamp))
 
     def _restore(self, restore: m.Restore) -> None:
         state = self.state
@@ -792,18 +792,18 @@ class Instance:
         self._waits.end_due(restore.at)
         for wait in state.waits:
             if wait.timestamp is not None:
-                self._sent.append(m.SetTimer(wait.step, wait.timestamp))
+                self._sent.append(m.SetStepTimer(wait.step, wait.timestamp))
         for timeout in state.timeouts:
-            self._sent.append(m.SetTimer(timeout.step, timeout.timestamp, timeout=True))
+            self._sent.append(m.SetStepTimer(timeout.step, timeout.timestamp, timeout=True))
         if state.cancellation is not None:
-            self._sent.append(m.SetTimer(TIMER, state.cancellation.deadline))
+            self._sent.append(m.SetStepTimer(TIMER, state.cancellation.deadline))
 
     # In the class, because bound methods would make every instance a cycle.
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        m.Event: _event,
+        m.EventSent: _event,
         m.Started: _started,
         m.Succeeded: _succeeded,
-        m.Failed: _failed,
+        m.StepHasFailed: _failed,
         m.Stalled: _stalled,
         m.TimedOut: _timed_out,
         m.Tick: _tick,
@@ -815,9 +815,9 @@ class Instance:
         m.Pause: _pause,
         m.Resume: _resume,
         m.Kill: _kill,
-        m.Cancel: _cancel,
+        m.StopStep: _cancel,
         m.CancelAll: _cancel_all,
-        m.Retry: _retry,
+        m.RetryStep: _retry,
         m.Rewind: _rewind,
         m.Restore: _restore,
     }

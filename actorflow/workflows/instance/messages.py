@@ -13,9 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from actorflow.workflows.instance.state import StepType
 
 __all__ = [
-    "Again",
     "Begin",
-    "Cancel",
     "CancelAll",
     "CancelStep",
     "ClearTimer",
@@ -26,9 +24,8 @@ __all__ = [
     "Discard",
     "EndWait",
     "Ended",
-    "Event",
     "EventRefused",
-    "Failed",
+    "EventSent",
     "GiveUp",
     "Kill",
     "LeaveStep",
@@ -38,19 +35,22 @@ __all__ = [
     "Published",
     "Received",
     "RecordValue",
-    "Refused",
+    "RefusedByCode",
     "Restore",
     "Resume",
-    "Retry",
+    "RetryStep",
     "Rewind",
+    "RunAgain",
     "ScheduleStep",
     "Send",
     "SetOutput",
-    "SetTimer",
+    "SetStepTimer",
     "Stalled",
     "StartOther",
     "Started",
+    "StepHasFailed",
     "StepJob",
+    "StopStep",
     "Succeeded",
     "Tag",
     "Tagged",
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-class Event(Struct, frozen=True, gc=False):
+class EventSent(Struct, frozen=True, gc=False):
     """An event that was sent to the instance."""
 
     at: float
@@ -93,7 +93,7 @@ class Succeeded(Struct, frozen=True, gc=False):
     """The number of the attempt; `None` stands for the current one."""
 
 
-class Failed(Struct, frozen=True, gc=False):
+class StepHasFailed(Struct, frozen=True, gc=False):
     """A task has failed after its last attempt, or a child was killed."""
 
     at: float
@@ -173,7 +173,7 @@ class Kill(Struct, frozen=True, gc=False):
     at: float
 
 
-class Cancel(Struct, frozen=True, gc=False):
+class StopStep(Struct, frozen=True, gc=False):
     """Stop a step: it has failed."""
 
     at: float
@@ -204,7 +204,7 @@ class CancelAll(Struct, frozen=True, gc=False):
     """When open steps are stopped: "first", "last", or not at all ("leave")."""
 
 
-class Retry(Struct, frozen=True, gc=False):
+class RetryStep(Struct, frozen=True, gc=False):
     """Schedule a failed step again."""
 
     at: float
@@ -225,10 +225,10 @@ class Restore(Struct, frozen=True, gc=False):
 
 
 Received: TypeAlias = (
-    Event
+    EventSent
     | Started
     | Succeeded
-    | Failed
+    | StepHasFailed
     | Stalled
     | TimedOut
     | Tick
@@ -240,9 +240,9 @@ Received: TypeAlias = (
     | Pause
     | Resume
     | Kill
-    | Cancel
+    | StopStep
     | CancelAll
-    | Retry
+    | RetryStep
     | Rewind
     | Restore
 )
@@ -329,7 +329,7 @@ class GiveUp(Struct, frozen=True, gc=False):
     """`name`, `message`, `stacktrace` and `data`."""
 
 
-class Again(Struct, frozen=True, gc=False):
+class RunAgain(Struct, frozen=True, gc=False):
     """The code has asked for a new run of the instance, with a history of its own."""
 
     properties: dict[str, Any]
@@ -374,7 +374,7 @@ Decision: TypeAlias = (
     | LeaveStep
     | EndWait
     | GiveUp
-    | Again
+    | RunAgain
     | Send
     | StartOther
     | Publish
@@ -415,7 +415,7 @@ class CancelStep(Struct, frozen=True, gc=False):
     """Whether it is a task that is done by an execution of its own."""
 
 
-class SetTimer(Struct, frozen=True, gc=False):
+class SetStepTimer(Struct, frozen=True, gc=False):
     """Wake the instance for the end of a wait, or for the timeout of a step."""
 
     step: str
@@ -436,7 +436,7 @@ class Published(Struct, frozen=True, gc=False):
     value: Any
 
 
-class Refused(Struct, frozen=True, gc=False):
+class RefusedByCode(Struct, frozen=True, gc=False):
     """An event was refused by the code."""
 
     name: str
@@ -469,12 +469,12 @@ Outgoing: TypeAlias = (
     DecisionJob
     | StepJob
     | CancelStep
-    | SetTimer
+    | SetStepTimer
     | ClearTimer
     | Published
     | Send
     | StartOther
     | Tagged
-    | Refused
+    | RefusedByCode
     | Ended
 )

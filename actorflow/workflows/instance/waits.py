@@ -63,7 +63,7 @@ class Waits:
         for deadline, wait in sorted(due, key=lambda each: each[0]):
             self._end(wait, deadline, None)
 
-    def end_by(self, event: m.Event, data: dict[str, Any], number: int | None = None) -> bool:
+    def end_by(self, event: m.EventSent, data: dict[str, Any], number: int | None = None) -> bool:
         """End all waits for an event: it is not used up by the first. Return whether any was.
 
         Args:
@@ -196,7 +196,7 @@ class Waits:
     def _run(self, status: StepStatus) -> None:
         self._state.waits.append(RunningWait(status.step, status.deadline, status.event))
         if status.deadline is not None:
-            self._sent.append(m.SetTimer(status.step, status.deadline))
+            self._sent.append(m.SetStepTimer(status.step, status.deadline))
 
     def _event_after(
         self, decision: m.ScheduleStep

@@ -20,7 +20,7 @@ from actorflow.engine.kinds.lane import BEGIN, LANE
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.service.names import DISPATCHED
-from actorflow.workflows.service.outgoing import task_body
+from actorflow.workflows.service.run_outcome import task_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -38,10 +38,10 @@ from actorflow.workflows.service.discovery import found_in
 from actorflow.workflows.service.dispatched import DispatchedKind
 from actorflow.workflows.service.handle import WorkflowHandle
 from actorflow.workflows.service.inbox import EventInbox
-from actorflow.workflows.service.incoming import start_body
 from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.pure import PureTasks
+from actorflow.workflows.service.received_messages import start_body
 from actorflow.workflows.service.remote.agent import Agent
 from actorflow.workflows.service.remote.kind import declare, remote_kind
 from actorflow.workflows.service.stored import read_row, recorded_state
@@ -53,7 +53,7 @@ from actorflow.workflows.workflow import Workflow, workflow_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.engine.kind import Status
     from actorflow.workflows.code_errors import Difference
 
@@ -82,7 +82,7 @@ class Workflows:
     wait for it, and so do steps whose task is missing.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: BareEngine) -> None:
         self._engine = engine
         self._parts = engine.parts
         self._decider = Decider(strict=True)

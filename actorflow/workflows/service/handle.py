@@ -17,10 +17,10 @@ from actorflow.workflows.errors import WorkflowFailed
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.rewind import forked
 from actorflow.workflows.instance.state import StepType
-from actorflow.workflows.service.incoming import control_body, event_body, fork_body
 from actorflow.workflows.service.names import kind_name
-from actorflow.workflows.service.outgoing import unanswerable
 from actorflow.workflows.service.questions import Question, Reader, has_event, is_unheard
+from actorflow.workflows.service.received_messages import control_body, event_body, fork_body
+from actorflow.workflows.service.run_outcome import unanswerable
 from actorflow.workflows.service.stored import read_row, record_of
 from actorflow.workflows.wait import written_event
 from actorflow.workflows.workflow import read_result
@@ -28,7 +28,7 @@ from actorflow.workflows.workflow import read_result
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.engine.handle import Execution
     from actorflow.workflows.service.kind import WorkflowKind
     from actorflow.workflows.service.view import WorkflowView
@@ -46,7 +46,7 @@ class WorkflowHandle(Generic[R_co]):
 
     __slots__ = ("_engine", "_kind", "_parts", "_read_to", "id")
 
-    def __init__(self, engine: Engine, kind: WorkflowKind, id: str) -> None:  # noqa: A002 - its id
+    def __init__(self, engine: BareEngine, kind: WorkflowKind, id: str) -> None:  # noqa: A002 - its id
         self._engine = engine
         self._parts = engine.parts
         self._kind = kind

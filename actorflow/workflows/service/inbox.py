@@ -14,7 +14,7 @@ from actorflow.behaviours.adapt import adapt, refuse_preempting
 from actorflow.behaviours.behaviour import Behaviour, Item, Reason
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.inbox import Turns
-from actorflow.workflows.service.incoming import event_of
+from actorflow.workflows.service.received_messages import event_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,11 +22,11 @@ from actorflow.engine.tags import texts_of
 from actorflow.runtime.log import log
 from actorflow.workflows.instance.state import StepState
 from actorflow.workflows.service.busy_instances import BusyInstances
-from actorflow.workflows.service.incoming import check_message, control_body, read_batch
 from actorflow.workflows.service.names import START_TIMER, kind_name, step_id
-from actorflow.workflows.service.outgoing import outcome_of
 from actorflow.workflows.service.pure import PureTasks
+from actorflow.workflows.service.received_messages import check_message, control_body, read_batch
 from actorflow.workflows.service.run import Decides, InstanceRun
+from actorflow.workflows.service.run_outcome import outcome_of
 from actorflow.workflows.service.stored import WorkflowState, read, read_row
 from actorflow.workflows.service.stuck import StuckLog
 from actorflow.workflows.service.view import WorkflowView

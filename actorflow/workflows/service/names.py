@@ -110,6 +110,6 @@ def is_decision(id_: str) -> bool:
     return bool(execution and decision) and number.isdecimal()
 
 
-def timer_id(timer: m.SetTimer | m.ClearTimer) -> str:
+def timer_id(timer: m.SetStepTimer | m.ClearTimer) -> str:
     """Return the id of a timer."""
     return f"{'timeout' if timer.timeout else 'wait'}:{timer.step}"

@@ -10,7 +10,7 @@ from actorflow.behaviours.errors import Displaced
 from actorflow.engine import bodies
 from actorflow.engine.ids import check_id, read
 from actorflow.workflows.errors import Refused
-from actorflow.workflows.service.incoming import event_body
+from actorflow.workflows.service.received_messages import event_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from actorflow.engine.kind import Context
-    from actorflow.workflows.service.incoming import Incoming, Start
     from actorflow.workflows.service.pure import PureTasks
+    from actorflow.workflows.service.received_messages import ReceivedBatch, Start
 
 __all__ = ["Decides", "InstanceRun"]
 
@@ -131,7 +131,7 @@ class InstanceRun:
         if state.decision_ongoing:
             self._index = state.ongoing_index or 0
 
-    def receive(self, incoming: Incoming, stored: StoredInstance) -> None:
+    def receive(self, incoming: ReceivedBatch, stored: StoredInstance) -> None:
         """Pass incoming messages to the instance."""
         received = list(incoming.received)
         if incoming.due:
@@ -143,7 +143,7 @@ class InstanceRun:
                 continue  # as most are
             if isinstance(each, m.CancelAll):
                 received[received.index(each)] = cancel_of(self._cls, each.at)
-            elif isinstance(each, m.Retry):
+            elif isinstance(each, m.RetryStep):
                 received += self._starts((each.step,))
             elif isinstance(each, m.Completed):
                 received += self._children_begun(each)
@@ -314,7 +314,7 @@ class InstanceRun:
             case m.Tagged(values=values):
                 self.tags |= values
                 self.history.append({"type": "tagged", "values": values})
-            case m.Refused():
+            case m.RefusedByCode():
                 self._note_refused(each)
             case m.Ended():
                 end: dict[str, Any] = {"type": "killed" if each.killed else "terminated"}
@@ -327,7 +327,7 @@ class InstanceRun:
                 self._note_kept(end)
                 self.history.append(end)
 
-    def _note_refused(self, refused: m.Refused) -> None:
+    def _note_refused(self, refused: m.RefusedByCode) -> None:
         """Record an event that was refused, with its data, so that it can be sent again."""
         reason = refusal_of(refused.error)
         entry = {

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from actorflow.engine.errors import StateUnreadable
-from actorflow.engine.growing import GrowingBytes, entries, entry
+from actorflow.engine.growing_bytes import GrowingBytes, entries, entry
 from actorflow.engine.kind import Addition
 from actorflow.engine.operations.export import readable, unreadable
 from actorflow.runtime.errors import BadOption, kind_and_text

@@ -19,7 +19,7 @@ from actorflow.workflows.task import leave_task, run_task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.tasks.task import Task as Job
+    from actorflow.engine.tasks.task import TaskAttempt as Job
     from actorflow.workflows.task import Task
 
 __all__ = ["THREADS", "remote_options", "tasker_of"]

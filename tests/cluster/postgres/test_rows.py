@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actorflow.engine.stores.postgres.store import PostgresStore
-from actorflow.engine.stores.postgres.writing.pipelining import Pipe
+from actorflow.engine.stores.postgres.writing.pipe import Pipe
 from actorflow.engine.stores.postgres.writing.rows import Statement, with_cells, with_columns
 from actorflow.engine.stores.protocol import (
     NEVER_RUN,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from actorflow.application import Engine
     from actorflow.engine.kind import Context, Envelope
     from actorflow.engine.stores.protocol import ExecutionRow
-    from actorflow.engine.tasks.task import Task
+    from actorflow.engine.tasks.task import TaskAttempt
     from actorflow.testing.simulation.process import Process
 
 NAMES = 20
@@ -192,7 +192,7 @@ def simulate_errands(
     load = errands(seed)
 
     def set_up(engine: Engine, process: Process) -> None:
-        def do(task: Task) -> str:
+        def do(task: TaskAttempt) -> str:
             process.work()
             if task.body == "fails" or (task.body != "works" and task.attempt == 1):
                 raise ValueError(task.body)

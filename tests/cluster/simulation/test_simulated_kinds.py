@@ -12,7 +12,7 @@ from actorflow.engine import bodies
 from actorflow.engine.kind import Options, Outcome, Status
 from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.language.checks import check_text
-from actorflow.flows.service.incoming import launch_body
+from actorflow.flows.service.received_messages import launch_body
 from actorflow.plans.plan import Plan
 from actorflow.plans.service.kind import start_body
 from actorflow.plans.service.stored_plan import pack_plan

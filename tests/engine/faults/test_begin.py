@@ -11,7 +11,7 @@ import pytest
 from actorflow.engine import bodies
 from actorflow.engine.commit.entries import Append
 from actorflow.engine.commit.writer import AGAIN
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import StoreFull, UnknownExecution
 from actorflow.engine.executions.admission_lane import InboxAdmission
 from actorflow.engine.kind import Message, NewTask, Outcome, TaskEnded
@@ -46,7 +46,7 @@ def step(state: list[Any], message: Any) -> Any:
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_what_arrives_goes_to_the_one_that_is_there(
-    reopen: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, *, stored: bool
+    reopen: Callable[..., BareEngine], monkeypatch: pytest.MonkeyPatch, *, stored: bool
 ) -> None:
     engine = reopen()
     engine.register(Quick(step))
@@ -80,7 +80,7 @@ def test_what_arrives_goes_to_the_one_that_is_there(
 
 
 def test_two_starts_of_one_id_are_one_although_the_second_is_stored_first(
-    reopen: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+    reopen: Callable[..., BareEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = reopen()
     offered = threading.Event()
@@ -136,7 +136,7 @@ def _fail(state: list[Any], message: Any) -> Any:
 def test_a_start_without_room_is_refused(script: type[Script], step: Any) -> None:
     """It does not wait until there is room, as the commit of a run that is under way does."""
     store = Full()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(script(step))
         engine.tasker("desk", lambda _task: HOLD)
         store.full = True
@@ -157,7 +157,7 @@ def test_a_start_without_room_is_refused(script: type[Script], step: Any) -> Non
 
 def test_nothing_is_kept_of_starts_that_were_refused(caplog: pytest.LogCaptureFixture) -> None:
     store = Full()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(Quick())
         engine.resume()
         store.full = True
@@ -171,10 +171,10 @@ def test_nothing_is_kept_of_starts_that_were_refused(caplog: pytest.LogCaptureFi
 
 
 @pytest.fixture
-def there(reopen: Callable[..., Engine]) -> Engine:
+def there(reopen: Callable[..., BareEngine]) -> BareEngine:
     """Return an engine whose execution `x` waits for a task, and is not in memory."""
 
-    def opened() -> Engine:
+    def opened() -> BareEngine:
         engine = reopen()
         engine.register(Quick(step))
         engine.tasker("desk", lambda _task: HOLD)
@@ -189,7 +189,7 @@ def there(reopen: Callable[..., Engine]) -> Engine:
 
 
 def test_one_that_is_woken_does_not_run_beside_one_that_is_being_started(
-    there: Engine, monkeypatch: pytest.MonkeyPatch
+    there: BareEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, table = there, there.parts.table
     kind_of = table._kind
@@ -226,7 +226,7 @@ def test_one_that_is_woken_does_not_run_beside_one_that_is_being_started(
 
 
 def test_what_is_stored_is_not_run_by_one_that_is_being_started(
-    there: Engine, monkeypatch: pytest.MonkeyPatch
+    there: BareEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its waiters learn its own outcome, not that of the other start."""
     engine, parts = there, there.parts
@@ -252,7 +252,7 @@ def test_what_is_stored_is_not_run_by_one_that_is_being_started(
 
 
 def test_what_is_stored_beside_one_that_was_not_started_is_not_left_behind(
-    there: Engine, monkeypatch: pytest.MonkeyPatch
+    there: BareEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, parts = there, there.parts
     finish = Port.finish
@@ -282,7 +282,7 @@ def test_what_is_stored_beside_one_that_was_not_started_is_not_left_behind(
     assert rows(engine, "dead") == []
 
 
-def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: Engine) -> None:
+def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: BareEngine) -> None:
     engine, writer = there, there.parts.writer
 
     def send(body: bytes) -> None:
@@ -306,7 +306,7 @@ def test_what_is_stored_with_a_start_that_is_refused_is_delivered_once(there: En
 
 
 def test_who_waits_for_a_message_waits_until_its_execution_can_be_woken(
-    there: Engine, clock: VirtualClock
+    there: BareEngine, clock: VirtualClock
 ) -> None:
     engine, kind = there, there.parts.kinds["script"]
     options, failures = kind.options, ["no options now"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine.clock import WallClock
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.executions.loaded import WINDOW
 from actorflow.engine.kind import NewTask, Outcome, SetTimer, Status
 from actorflow.engine.stores.protocol import Change, NewExecution
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from actorflow.testing import VirtualClock
 
 
-def _leave_work(engine: Engine) -> None:
+def _leave_work(engine: BareEngine) -> None:
     def step(state: Any, message: Any) -> Any:
         return Outcome(
             state=[*state, message],
@@ -39,7 +39,7 @@ def _leave_work(engine: Engine) -> None:
 
 
 def test_an_engine_that_never_begins_warns_of_what_waits_and_ran_nothing(
-    reopen: Callable[..., Engine], clock: VirtualClock, caplog: pytest.LogCaptureFixture
+    reopen: Callable[..., BareEngine], clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     _leave_work(reopen())
     engine = reopen()
@@ -65,7 +65,7 @@ def test_an_engine_that_never_begins_warns_of_what_waits_and_ran_nothing(
 
 
 def test_an_engine_with_nothing_to_do_does_not_warn(
-    reopen: Callable[..., Engine], caplog: pytest.LogCaptureFixture
+    reopen: Callable[..., BareEngine], caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = reopen()
     engine.worker("w", collect, state=[]).push_block(1)
@@ -75,7 +75,7 @@ def test_an_engine_with_nothing_to_do_does_not_warn(
 
 @pytest.mark.parametrize("how", ["resume", "send", "start", "push", "wait", "return_task"])
 def test_the_first_verb_begins_what_is_stored(
-    reopen: Callable[..., Engine], clock: VirtualClock, how: str
+    reopen: Callable[..., BareEngine], clock: VirtualClock, how: str
 ) -> None:
     _leave_work(reopen())
     engine = reopen()
@@ -99,7 +99,7 @@ def test_the_first_verb_begins_what_is_stored(
     script.wait(2)
 
 
-def test_a_cancel_begins_nothing(reopen: Callable[..., Engine], clock: VirtualClock) -> None:
+def test_a_cancel_begins_nothing(reopen: Callable[..., BareEngine], clock: VirtualClock) -> None:
     _leave_work(reopen())
     engine = reopen()
     script = Script()
@@ -112,7 +112,7 @@ def test_a_cancel_begins_nothing(reopen: Callable[..., Engine], clock: VirtualCl
     assert rows(engine, "timers") == rows(engine, "tasks") == []
 
 
-def test_all_durable_workers_are_of_one_kind(engine: Engine) -> None:
+def test_all_durable_workers_are_of_one_kind(engine: BareEngine) -> None:
     for number in range(3):
         engine.worker(f"w{number}", collect, state=[]).push_block(number)
     assert {each.kind for each in engine.executions()} == {"worker"}
@@ -120,7 +120,7 @@ def test_all_durable_workers_are_of_one_kind(engine: Engine) -> None:
 
 
 def test_a_worker_that_is_registered_late_gets_what_is_stored(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     engine = reopen()
     go = threading.Event()
@@ -143,7 +143,7 @@ def test_a_worker_that_is_registered_late_gets_what_is_stored(
 
 
 def test_a_backlog_of_fifty_thousand_is_a_window_in_memory(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     count = 50_000
     engine = reopen()
@@ -190,7 +190,7 @@ def test_a_backlog_of_fifty_thousand_is_a_window_in_memory(
 # Forgetting.
 
 
-def _ended(engine: Engine, count: int, at: float) -> None:
+def _ended(engine: BareEngine, count: int, at: float) -> None:
     for first in range(0, count, 1_000):
         done = threading.Event()
         changes = [
@@ -217,7 +217,7 @@ def _ended(engine: Engine, count: int, at: float) -> None:
 class Passes:
     """Notes how much each pass of a purge takes."""
 
-    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, engine: BareEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         store: Any = engine.parts.store
         purge = store.purge
         self.limits: list[int] = []
@@ -231,7 +231,7 @@ class Passes:
 
 
 def test_a_purge_forgets_in_bounded_passes(
-    engine: Engine, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    engine: BareEngine, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _ended(engine, 2_300, clock.now())
     passes = Passes(engine, monkeypatch)
@@ -244,7 +244,7 @@ def test_a_purge_forgets_in_bounded_passes(
 def test_retention_forgets_in_bounded_passes_and_others_have_their_turn(
     tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Engine(tmp_path / "s.db", clock=clock, durability="off", retention=100.0) as engine:
+    with BareEngine(tmp_path / "s.db", clock=clock, durability="off", retention=100.0) as engine:
         _ended(engine, 2_300, clock.now())
         passes = Passes(engine, monkeypatch)
         clock.advance(200.0)
@@ -256,7 +256,7 @@ def test_retention_forgets_in_bounded_passes_and_others_have_their_turn(
 
 
 def test_a_purge_fires_no_timers(
-    reopen: Callable[..., Engine], clock: VirtualClock, tmp_path: Path
+    reopen: Callable[..., BareEngine], clock: VirtualClock, tmp_path: Path
 ) -> None:
     _leave_work(reopen())
     reopen().close()
@@ -299,7 +299,7 @@ def test_a_timer_takes_its_time_although_the_clock_is_set_back() -> None:
             return state
         return Outcome(state=state, timers=[SetTimer("t", clock.now() + 0.2, "tick")])
 
-    with Engine(clock=clock) as engine:
+    with BareEngine(clock=clock) as engine:
         engine.register(Script(step))
         begin = time.monotonic()
         engine.send("x", "begin", kind="script")

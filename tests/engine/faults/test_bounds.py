@@ -16,7 +16,7 @@ from tests.engine.kinds import PATIENCE, collect, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 
 def _take_two(batch: list[Any], state: list[Any]) -> list[Any]:
@@ -26,7 +26,7 @@ def _take_two(batch: list[Any], state: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("behaviour", [Queue, lambda: Unique(key=lambda number: number)])
 def test_what_was_accepted_earlier_waits_until_there_is_room(
-    engine: Engine, behaviour: Callable[[], Any]
+    engine: BareEngine, behaviour: Callable[[], Any]
 ) -> None:
     engine.start("worker", 0, id="w")
     for number in range(1, 9):
@@ -49,7 +49,7 @@ class _Gate:
         return _take_two(batch, state)
 
 
-def test_nothing_overtakes_what_waits_for_room(engine: Engine) -> None:
+def test_nothing_overtakes_what_waits_for_room(engine: BareEngine) -> None:
     engine.start("worker", 0, id="w")
     for number in range(1, 8):
         engine.send("w", number)
@@ -65,7 +65,7 @@ def test_nothing_overtakes_what_waits_for_room(engine: Engine) -> None:
     assert [letter.message for letter in worker.dead_letters] == ["too much"]
 
 
-def test_both_who_wait_for_a_message_are_told_that_it_is_rejected(engine: Engine) -> None:
+def test_both_who_wait_for_a_message_are_told_that_it_is_rejected(engine: BareEngine) -> None:
     gate = _Gate()
     worker = engine.worker("w", gate, state=[], behaviour=lambda: Bounded(Queue(), 1))
     worker.push_ack("runs")
@@ -80,7 +80,7 @@ def test_both_who_wait_for_a_message_are_told_that_it_is_rejected(engine: Engine
 
 
 def test_whoever_waits_for_room_is_told_when_the_engine_is_closed(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     engine = reopen()
     engine.start("worker", 0, id="w")
@@ -107,7 +107,7 @@ def test_whoever_waits_for_room_is_told_when_the_engine_is_closed(
     assert again.state() == [0, 1, 2, 3, 4, 5, "last"]
 
 
-def test_a_behaviour_that_is_full_without_holding_anything_rejects(engine: Engine) -> None:
+def test_a_behaviour_that_is_full_without_holding_anything_rejects(engine: BareEngine) -> None:
     class Never(Base):
         def add(self, messages: Any, message: Any) -> Any:
             raise Full(0)
@@ -118,7 +118,7 @@ def test_a_behaviour_that_is_full_without_holding_anything_rejects(engine: Engin
     assert [letter.message for letter in worker.dead_letters] == [0]
 
 
-def test_whoever_is_rejected_is_told_when_the_dead_letter_is_stored(engine: Engine) -> None:
+def test_whoever_is_rejected_is_told_when_the_dead_letter_is_stored(engine: BareEngine) -> None:
     gate, entered = threading.Event(), threading.Event()
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.executions.recovery import CRASHES
 from actorflow.engine.kind import (
     ChildEnded,
@@ -35,7 +35,7 @@ AWAITED = {
 class Waiting:
     """An execution that waits for one thing, and cannot take it at first."""
 
-    def __init__(self, engine: Engine, what: str) -> None:
+    def __init__(self, engine: BareEngine, what: str) -> None:
         self.faulty = True
         self._what = what
         engine.register(Script(self._step))
@@ -54,7 +54,7 @@ class Waiting:
 
 @pytest.mark.parametrize("what", AWAITED)
 def test_an_execution_that_cannot_take_what_it_waits_for_has_failed(
-    engine: Engine, clock: VirtualClock, what: str
+    engine: BareEngine, clock: VirtualClock, what: str
 ) -> None:
     waiting = Waiting(engine, what)
     engine.start("script", "begin", id="x")
@@ -72,7 +72,7 @@ def test_an_execution_that_cannot_take_what_it_waits_for_has_failed(
     assert engine.result("x", timeout=PATIENCE) == "result"
 
 
-def test_it_has_failed_until_that_is_sent_again(engine: Engine) -> None:
+def test_it_has_failed_until_that_is_sent_again(engine: BareEngine) -> None:
     """Whatever else arrives: otherwise it and its waiters would wait forever."""
     waiting = Waiting(engine, "task")
     engine.start("script", "begin", id="x")
@@ -90,7 +90,7 @@ def test_it_has_failed_until_that_is_sent_again(engine: Engine) -> None:
     assert state_of(engine, "x") == ["begun", "hello", "went on"]
 
 
-def test_it_is_active_again_once_the_letter_is_thrown_away(engine: Engine) -> None:
+def test_it_is_active_again_once_the_letter_is_thrown_away(engine: BareEngine) -> None:
     Waiting(engine, "task")
     engine.start("script", "begin", id="x")
     engine.wait("x", timeout=PATIENCE)
@@ -100,7 +100,7 @@ def test_it_is_active_again_once_the_letter_is_thrown_away(engine: Engine) -> No
     assert engine.execution("x").status == "active"
 
 
-def test_its_parent_is_told_that_it_has_failed_and_that_it_goes_on(engine: Engine) -> None:
+def test_its_parent_is_told_that_it_has_failed_and_that_it_goes_on(engine: BareEngine) -> None:
     faulty = True
 
     def child(state: Any, message: Any) -> Any:
@@ -134,7 +134,7 @@ def test_its_parent_is_told_that_it_has_failed_and_that_it_goes_on(engine: Engin
 
 def crashed_over(store: Kept, clock: VirtualClock, times: int) -> None:
     """Store the answer of a task whose run ended the process so often."""
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.register(
             Script(lambda state, _: Outcome(state=state, tasks=[NewTask("t", "later")]))
         )
@@ -159,7 +159,7 @@ def end(state: Any, message: Any) -> Any:
 def test_the_answer_of_a_task_is_tried_again_after_fewer_crashes(clock: VirtualClock) -> None:
     store = Kept()
     crashed_over(store, clock, CRASHES)
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.register(Script(end))
         assert engine.result("x", timeout=PATIENCE) == "ok"
         assert rows(engine, "dead") == []
@@ -168,7 +168,7 @@ def test_the_answer_of_a_task_is_tried_again_after_fewer_crashes(clock: VirtualC
 def test_an_execution_whose_answer_has_ended_processes_has_failed(clock: VirtualClock) -> None:
     store = Kept()
     crashed_over(store, clock, CRASHES + 1)
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.register(Script(end))
         found = engine.wait("x", timeout=PATIENCE)
         assert found.status == "stuck"

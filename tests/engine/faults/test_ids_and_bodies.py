@@ -21,13 +21,13 @@ from tests.engine.kinds import Script, collect, quiet, rows, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 BAD_IDS: list[Any] = [7, None, b"x", "", "x" * 2_001, "a\x00b", "line\nline", "\udc80"]
 
 
 @pytest.mark.parametrize("bad", BAD_IDS, ids=[repr(each)[:20] for each in BAD_IDS])
-def test_an_id_that_cannot_be_stored_is_refused_at_the_call(engine: Engine, bad: Any) -> None:
+def test_an_id_that_cannot_be_stored_is_refused_at_the_call(engine: BareEngine, bad: Any) -> None:
     engine.register(Script())
     worker = engine.worker("w", collect, state=[])
     key: Any = b"7" if bad is None else bad  # None: there is no key
@@ -75,7 +75,7 @@ OUTCOMES: dict[str, Callable[[Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("what", OUTCOMES)
 @pytest.mark.parametrize("bad", [7, "\udc80", ""], ids=["number", "surrogate", "empty"])
 def test_an_id_of_a_kind_that_cannot_be_stored_fails_its_run(
-    reopen: Callable[..., Engine], what: str, bad: Any
+    reopen: Callable[..., BareEngine], what: str, bad: Any
 ) -> None:
     def step(state: Any, message: Any) -> Any:
         if message == "bad":
@@ -124,7 +124,9 @@ BAD_BODIES: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_BODIES)
-def test_a_body_that_cannot_be_stored_names_the_path_at_the_call(engine: Engine, what: str) -> None:
+def test_a_body_that_cannot_be_stored_names_the_path_at_the_call(
+    engine: BareEngine, what: str
+) -> None:
     make, match = BAD_BODIES[what]
     body = make()
     engine.register(Script())
@@ -149,7 +151,7 @@ def test_a_body_that_cannot_be_stored_names_the_path_at_the_call(engine: Engine,
 
 @pytest.mark.parametrize("what", [each for each in BAD_BODIES if each != "a gigabyte"])
 def test_a_state_that_cannot_be_stored_does_not_harm_the_messages_beside(
-    engine: Engine, what: str
+    engine: BareEngine, what: str
 ) -> None:
     make, _ = BAD_BODIES[what]
 
@@ -167,7 +169,7 @@ def test_a_state_that_cannot_be_stored_does_not_harm_the_messages_beside(
     assert [letter.message for letter in worker.dead_letters] == ["bad"]
 
 
-def test_two_hundred_levels_are_stored(engine: Engine) -> None:
+def test_two_hundred_levels_are_stored(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[])
     deepest = nested(MAX_DEPTH - 10)
     worker.push_block(deepest)
@@ -188,7 +190,9 @@ NUMBERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", NUMBERS)
-def test_a_number_of_a_kind_that_makes_no_sense_fails_its_run(engine: Engine, what: str) -> None:
+def test_a_number_of_a_kind_that_makes_no_sense_fails_its_run(
+    engine: BareEngine, what: str
+) -> None:
     def step(state: Any, message: Any) -> Any:
         return Outcome(state=state, **NUMBERS[what]) if message == "bad" else [*state, message]
 

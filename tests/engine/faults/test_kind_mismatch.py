@@ -13,11 +13,11 @@ from tests.engine.kinds import Script, collect, quiet, rows, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 
 def test_a_worker_with_the_id_of_a_schedule_does_not_brick_the_file(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     worker = reopen().worker("cron:daily", collect, state=[])
     worker.push_block(1)
@@ -33,7 +33,7 @@ def test_a_worker_with_the_id_of_a_schedule_does_not_brick_the_file(
 
 
 def test_a_schedule_with_the_id_of_a_worker_does_not_brick_the_file(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     engine = reopen()
     engine.every("daily", "0 0 * * *", engine.worker("w", collect, state=[]), "tick")
@@ -47,7 +47,7 @@ def test_a_schedule_with_the_id_of_a_worker_does_not_brick_the_file(
     assert len(rows(engine, "timers")) == 1
 
 
-def test_a_message_with_another_kind_is_refused(engine: Engine) -> None:
+def test_a_message_with_another_kind_is_refused(engine: BareEngine) -> None:
     worker = engine.worker("orders", collect, state=[])
     engine.register(Script(name="other"))
     worker.push_block(1)
@@ -60,7 +60,7 @@ def test_a_message_with_another_kind_is_refused(engine: Engine) -> None:
     assert worker.state() == [1, 2]
 
 
-def test_two_kinds_in_one_commit_are_told_apart(engine: Engine) -> None:
+def test_two_kinds_in_one_commit_are_told_apart(engine: BareEngine) -> None:
     """Both messages arrive before there is an execution: the first one decides."""
     engine.register(Script(name="one"))
     engine.register(Script(name="two"))
@@ -81,7 +81,7 @@ def test_two_kinds_in_one_commit_are_told_apart(engine: Engine) -> None:
     assert state_of(engine, "x") == [1]
 
 
-def test_a_kind_that_sends_to_another_kind_fails_alone(engine: Engine) -> None:
+def test_a_kind_that_sends_to_another_kind_fails_alone(engine: BareEngine) -> None:
     def step(state: Any, message: Any) -> Any:
         if message == "message":
             return Outcome(state=state, messages=[Outgoing("w", 7, "script")])
@@ -102,7 +102,7 @@ def test_a_kind_that_sends_to_another_kind_fails_alone(engine: Engine) -> None:
     assert worker.state() == [1, 2]
 
 
-def test_a_worker_that_was_not_pushed_to_keeps_its_name(engine: Engine) -> None:
+def test_a_worker_that_was_not_pushed_to_keeps_its_name(engine: BareEngine) -> None:
     worker = engine.worker("orders", collect, state=[])
     engine.register(Script())
     for create in (

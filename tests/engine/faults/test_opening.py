@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.engine.closing import OPEN
+from actorflow.engine.closer import OPEN
 from actorflow.engine.errors import StoreBroken, StoreBusy
 from actorflow.engine.stores.sqlite.lock import FileLock
 from actorflow.engine.stores.sqlite.store import SqliteStore

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.behaviours import Bounded, Queue
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution
 from actorflow.engine.executions.recovery import CRASHES
 from actorflow.engine.kind import NewChild, NewTask, NewWatch, Outcome, Outgoing, SetTimer, Status
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from actorflow.testing import VirtualClock
 
 
-def test_a_message_to_nobody_is_refused(engine: Engine) -> None:
+def test_a_message_to_nobody_is_refused(engine: BareEngine) -> None:
     engine.worker("order-1", collect, state=[]).push_block(1)
     with pytest.raises(UnknownExecution, match="order-1"):
         engine.send("order-2", 1)
@@ -44,7 +44,7 @@ def test_a_message_to_nobody_is_refused(engine: Engine) -> None:
 
 
 def test_the_writer_does_not_look_for_names_like_it(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: BareEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among thousands of executions that takes tens of milliseconds, in which nobody commits."""
     store: Any = engine.parts.store
@@ -61,7 +61,7 @@ def test_the_writer_does_not_look_for_names_like_it(
     assert set(threads) == {threading.main_thread()}
 
 
-def test_a_message_of_a_kind_to_nobody_is_dropped(engine: Engine) -> None:
+def test_a_message_of_a_kind_to_nobody_is_dropped(engine: BareEngine) -> None:
     def step(state: Any, message: Any) -> Any:
         return Outcome(state=[*state, message], messages=[Outgoing("nobody", 1)])
 
@@ -74,7 +74,7 @@ def test_a_message_of_a_kind_to_nobody_is_dropped(engine: Engine) -> None:
 
 @pytest.mark.parametrize("how", ["done", "cancelled", "cancel"])
 def test_timers_tasks_and_watches_go_with_their_execution(
-    engine: Engine, clock: VirtualClock, how: str
+    engine: BareEngine, clock: VirtualClock, how: str
 ) -> None:
     cancelled = threading.Event()
 
@@ -109,7 +109,7 @@ def test_timers_tasks_and_watches_go_with_their_execution(
     assert not engine.return_task("a", 1)
 
 
-def test_an_execution_that_ends_sets_nothing(engine: Engine) -> None:
+def test_an_execution_that_ends_sets_nothing(engine: BareEngine) -> None:
     """What it asks for in its last run would never come back."""
 
     def step(state: Any, message: Any) -> Any:
@@ -133,7 +133,7 @@ def _ends_with(worker: DurableWorker, message: Any) -> bool:
 
 
 def test_a_schedule_ticks_again_after_it_was_cancelled_and_set(
-    engine: Engine, clock: VirtualClock
+    engine: BareEngine, clock: VirtualClock
 ) -> None:
     worker = engine.worker("w", collect, state=[])
     for times in (1, 2):
@@ -150,7 +150,7 @@ def test_a_schedule_ticks_again_after_it_was_cancelled_and_set(
     assert worker.state() == [1, 2]
 
 
-def test_a_push_to_a_cancelled_worker(engine: Engine) -> None:
+def test_a_push_to_a_cancelled_worker(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[])
     worker.push_block(1)
     engine.send("w", 2, key="two")
@@ -171,7 +171,9 @@ def test_a_push_to_a_cancelled_worker(engine: Engine) -> None:
     assert worker.state() == [1, 2]
 
 
-def test_what_was_stored_before_a_cancel_is_a_dead_letter(reopen: Callable[..., Engine]) -> None:
+def test_what_was_stored_before_a_cancel_is_a_dead_letter(
+    reopen: Callable[..., BareEngine],
+) -> None:
     engine = reopen()
     entered, go = threading.Event(), threading.Event()
 
@@ -209,7 +211,7 @@ def test_what_was_stored_before_a_cancel_is_a_dead_letter(reopen: Callable[..., 
     assert engine.execution("w").status == "cancelled"
 
 
-def test_an_execution_whose_first_message_is_given_up_has_failed(engine: Engine) -> None:
+def test_an_execution_whose_first_message_is_given_up_has_failed(engine: BareEngine) -> None:
     def step(state: Any, message: Any) -> Any:
         raise ValueError("no")
 
@@ -225,7 +227,7 @@ def test_an_execution_whose_first_message_is_given_up_has_failed(engine: Engine)
 
 @pytest.mark.parametrize("how", ["start", "send"])
 def test_an_execution_whose_second_message_is_rejected_in_its_first_run_goes_on(
-    engine: Engine, how: str
+    engine: BareEngine, how: str
 ) -> None:
     entered, go = threading.Event(), threading.Event()
 
@@ -255,7 +257,7 @@ def test_an_execution_whose_second_message_is_rejected_in_its_first_run_goes_on(
 
 def test_an_execution_whose_second_message_has_ended_processes_goes_on(clock: VirtualClock) -> None:
     store = Kept()
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.send("x", "begin", kind="script")
         engine.send("x", "poison")
         poison = rows(engine, "messages")[1].id
@@ -263,7 +265,7 @@ def test_an_execution_whose_second_message_has_ended_processes_goes_on(clock: Vi
             engine.parts.writer.call_and_wait(
                 lambda: store.commit([Change("x", attempted=[poison])])
             )
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.register(Script())
         engine.resume()
         quiet(engine)
@@ -272,7 +274,7 @@ def test_an_execution_whose_second_message_has_ended_processes_goes_on(clock: Vi
         assert [letter.message for letter in engine.dead_letters("x")] == ["poison"]
 
 
-def test_an_execution_that_has_failed_is_not_waited_for(engine: Engine) -> None:
+def test_an_execution_that_has_failed_is_not_waited_for(engine: BareEngine) -> None:
     """A later waiter gets the failure at once, although the execution is still in memory."""
 
     def step(state: Any, message: Any) -> Any:
@@ -286,7 +288,7 @@ def test_an_execution_that_has_failed_is_not_waited_for(engine: Engine) -> None:
     assert engine.wait("x", timeout=PATIENCE).status == "stuck"
 
 
-def test_a_child_whose_first_message_is_given_up_is_told_to_its_parent(engine: Engine) -> None:
+def test_a_child_whose_first_message_is_given_up_is_told_to_its_parent(engine: BareEngine) -> None:
     def fail(state: Any, message: Any) -> Any:
         raise ValueError("no")
 

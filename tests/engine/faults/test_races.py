@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.behaviours import Bounded, Queue
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import EngineClosed
 from actorflow.engine.kind import NewTask, Options, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change
@@ -48,7 +48,7 @@ def together(count: int, call: Callable[[int], Any]) -> list[Any]:
     return found
 
 
-def _until_consumed(engine: Engine) -> None:
+def _until_consumed(engine: BareEngine) -> None:
     until(engine, lambda: not rows(engine, "messages"))
     quiet(engine)
 
@@ -69,11 +69,11 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 @pytest.mark.parametrize("script", [Script, Quick])
 def test_a_kind_is_registered_while_messages_are_sent(where: Any, script: type[Script]) -> None:
     for _ in range(5):
-        with Engine(where, durability="off") as engine:
+        with BareEngine(where, durability="off") as engine:
             sent: list[tuple[str, list[int]]] = []
 
             def work(
-                number: int, engine: Engine = engine, sent: list[tuple[str, list[int]]] = sent
+                number: int, engine: BareEngine = engine, sent: list[tuple[str, list[int]]] = sent
             ) -> None:
                 if number == 0:
                     engine.register(script())
@@ -104,7 +104,7 @@ def test_taskers_before_kinds_and_no_answer_is_applied_twice(where: Any) -> None
             return [*state, message.task]
         return Outcome(state=state, tasks=[NewTask(f"{message}-{n}", "t") for n in range(20)])
 
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         script = Script(step)
         engine.register(script)
         engine.tasker("t", lambda task: HOLD)
@@ -112,7 +112,7 @@ def test_taskers_before_kinds_and_no_answer_is_applied_twice(where: Any) -> None
             engine.send(f"x{number}", f"x{number}", kind="script")
         script.wait(5)
         quiet(engine)
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         engine.tasker("t", lambda task: None)  # it answers before anybody knows the kind
         engine.resume()
         until(engine, lambda: not rows(engine, "tasks"))
@@ -130,7 +130,7 @@ def test_taskers_before_kinds_and_no_answer_is_applied_twice(where: Any) -> None
 
 @pytest.mark.parametrize("script", [Script, Quick])
 def test_start_with_an_id_starts_once(where: Any, script: type[Script]) -> None:
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         engine.register(script())
         for turn in range(20):
             start = partial(engine.start, "script", id=f"x{turn}")
@@ -141,7 +141,7 @@ def test_start_with_an_id_starts_once(where: Any, script: type[Script]) -> None:
         first = [state_of(engine, f"x{turn}") for turn in range(20)]
         assert [len(each) for each in first] == [1] * 20, first
         assert len(engine.dead_letters()) == 0
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         engine.register(script())
         for turn in range(20):
             engine.start("script", "again", id=f"x{turn}")
@@ -150,7 +150,7 @@ def test_start_with_an_id_starts_once(where: Any, script: type[Script]) -> None:
 
 
 def test_send_with_a_key_counts_once(where: Any) -> None:
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         engine.register(Script())
         for turn in range(10):
             send = partial(engine.send, "x", kind="script", key=str(turn))
@@ -158,7 +158,7 @@ def test_send_with_a_key_counts_once(where: Any) -> None:
         quiet(engine)
         first = state_of(engine, "x")
         assert len(first) == 10
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         engine.register(Script())
         for turn in range(11):
             engine.send("x", "new", key=str(turn))
@@ -174,7 +174,7 @@ def test_push_ack_with_a_key_counts_once_and_a_refusal_is_repeated(where: Any) -
         assert go.wait(PATIENCE)
         return [*state, *batch]
 
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         worker = engine.worker("w", job, state=[], behaviour=lambda: Bounded(Queue(), 1))
         worker.push_ack("running", key="a")
         assert entered.wait(PATIENCE)
@@ -189,7 +189,7 @@ def test_push_ack_with_a_key_counts_once_and_a_refusal_is_repeated(where: Any) -
         until(engine, lambda: not rows(engine, "messages"))
         assert worker.state() == ["running", "waiting"]
         assert [letter.message for letter in worker.dead_letters] == ["refused", 9]
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         worker = engine.worker("w", collect, state=[])
         worker.push_ack("running", key="a")
         with pytest.raises(Rejected):
@@ -210,7 +210,7 @@ def test_dead_letters_that_four_threads_retry_are_sent_once(where: Any) -> None:
             raise ValueError("broken")
         return [*state, *batch]
 
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         worker = engine.worker("w", job, state=[])
         worker.push_many(range(30))
         until(engine, lambda: len(worker.dead_letters) == 30)
@@ -228,11 +228,11 @@ def test_dead_letters_that_four_threads_retry_are_sent_once(where: Any) -> None:
 
 def test_whatever_is_called_while_the_engine_closes_ends(where: Any) -> None:
     for _ in range(10):
-        engine = Engine(where, durability="off")
+        engine = BareEngine(where, durability="off")
         worker = engine.worker("w", collect, state=[])
         worker.push_block(1)
 
-        def work(number: int, engine: Engine = engine, worker: Any = worker) -> None:
+        def work(number: int, engine: BareEngine = engine, worker: Any = worker) -> None:
             calls: list[Callable[[], Any]] = [
                 engine.close,
                 lambda: engine.register(Script()),
@@ -276,7 +276,7 @@ def test_the_order_survives_a_close_that_waits_for_a_tasker(where: Any) -> None:
             assert open_.wait(PATIENCE)
         return [*state, message]
 
-    engine = Engine(where, durability="off")
+    engine = BareEngine(where, durability="off")
     engine.register(Script(step))
     engine.tasker("t", do)
     engine.send("x", "begin", kind="script")
@@ -296,7 +296,7 @@ def test_the_order_survives_a_close_that_waits_for_a_tasker(where: Any) -> None:
     open_.set()
     go.set()
     closing.join(PATIENCE)
-    with Engine(where, durability="off") as again:
+    with BareEngine(where, durability="off") as again:
         again.register(Script(step))
         again.tasker("t", lambda task: None)
         for number in left:
@@ -307,7 +307,7 @@ def test_the_order_survives_a_close_that_waits_for_a_tasker(where: Any) -> None:
 
 
 def test_a_run_that_always_loses_its_race_gives_up_nothing(
-    engine: Engine, clock: VirtualClock
+    engine: BareEngine, clock: VirtualClock
 ) -> None:
     """Somebody else writes three times while a message is being run."""
     entered, go = threading.Semaphore(0), threading.Semaphore(0)
@@ -348,8 +348,8 @@ def test_a_run_that_always_loses_its_race_gives_up_nothing(
 )
 def test_bad_options_of_an_engine_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ActorflowError, match=next(iter(options))):
-        Engine(tmp_path / "s.db", **options)
-    Engine(tmp_path / "s.db").close()
+        BareEngine(tmp_path / "s.db", **options)
+    BareEngine(tmp_path / "s.db").close()
 
 
 def test_options_of_a_kind_are_an_object_of_their_own() -> None:
@@ -371,7 +371,7 @@ def test_what_is_read_from_the_store_is_not_delivered_once_more(
         assert go.acquire(timeout=PATIENCE)
         return [*state, *batch]
 
-    with Engine(where, durability="off") as engine:
+    with BareEngine(where, durability="off") as engine:
         worker = engine.worker("w", job, state=[])
         worker.push_ack(0)
         assert entered.acquire(timeout=PATIENCE)

@@ -10,7 +10,7 @@ import pytest
 from actorflow.behaviours import Queue
 from actorflow.engine import bodies
 from actorflow.engine.commit.writer import AGAIN
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import EngineClosed, ExecutionFailed, StateUnreadable, StoreRefused
 from actorflow.engine.executions import cancellation
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer, TaskEnded
@@ -94,7 +94,7 @@ class Forgetful(Kept):
 METHODS = ["execution", "executions", "pending", "due", "open", "watches", "task"]
 
 
-def _work(engine: Engine, clock: VirtualClock, number: int) -> list[Any]:
+def _work(engine: BareEngine, clock: VirtualClock, number: int) -> list[Any]:
     """Do something of everything; return the answers to callers."""
     told: list[Any] = []
 
@@ -126,7 +126,7 @@ def test_a_broken_way_to_the_store_gives_up_nothing(
             store.fail("commit", 3)
         return [*state, message]
 
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.register(Script(step))
         engine.send("x", "begin", kind="script")
         engine.send("x", "fail")
@@ -159,7 +159,7 @@ def test_a_read_error_wedges_nothing(clock: VirtualClock, method: str, times: in
         )
 
     store = Forgetful()
-    with Engine(store, clock=clock, retention=None, max_live=0) as engine:
+    with BareEngine(store, clock=clock, retention=None, max_live=0) as engine:
         engine.register(Script(step))
         engine.tasker("t", lambda task: task.body)
         assert _work(engine, clock, 0) == []
@@ -191,11 +191,11 @@ def test_a_read_error_at_the_beginning_is_told_or_overcome(
         return Outcome(state=[*state, message], timers=[SetTimer("t", 5e9)])
 
     store = Forgetful()
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         for number in range(20):
             engine.send(f"x{number}", number, kind="script")
     store.fail(method)
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.register(Script(step))
         try:
             engine.resume()
@@ -226,7 +226,7 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_read_again(
 
     store = Forgetful()
     store.error = error
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         worker = engine.worker("w", job, state=[])
         worker.push_block(0)
         with pytest.raises(ValueError, match="bad"):
@@ -266,7 +266,7 @@ def test_a_cancel_that_cannot_look_again_is_told(
 ) -> None:
     """It has lost a race, and the store does not say what there is now."""
     store = Forgetful()
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         worker = engine.worker("w", collect, state=[])
         worker.push_block(0)
         stale = engine.parts.row("w")
@@ -302,14 +302,16 @@ class Fussy:
         return Outcome(state=[*state, *(each.body for each in batch)])
 
 
-def _spoil(engine: Engine, name: str) -> None:
+def _spoil(engine: BareEngine, name: str) -> None:
     row = engine.parts.row(name)
     change = Change(name, kind="fussy", expected=row.revision, state=bodies.encode(["bad"]), at=1.0)
     engine.parts.writer.submit(change)
     flush(engine)
 
 
-def test_one_state_that_cannot_be_decoded_holds_up_nobody(reopen: Callable[..., Engine]) -> None:
+def test_one_state_that_cannot_be_decoded_holds_up_nobody(
+    reopen: Callable[..., BareEngine],
+) -> None:
     engine = reopen()
     engine.register(Fussy())
     for number in range(5):
@@ -342,12 +344,12 @@ def test_a_failure_that_cannot_be_stored_for_a_moment_is_stored_later(
     clock: VirtualClock, method: str
 ) -> None:
     store = Forgetful()
-    with Engine(store, clock=clock, retention=None, max_live=0) as engine:
+    with BareEngine(store, clock=clock, retention=None, max_live=0) as engine:
         engine.register(Fussy())
         engine.send("x", 1, kind="fussy")
         quiet(engine)
         _spoil(engine, "x")
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.resume()
         engine.send("x", 2)
         flush(engine)
@@ -367,7 +369,9 @@ def test_a_failure_that_cannot_be_stored_for_a_moment_is_stored_later(
         assert found == ["stuck"]
 
 
-def test_code_that_can_read_it_goes_on_with_what_has_waited(reopen: Callable[..., Engine]) -> None:
+def test_code_that_can_read_it_goes_on_with_what_has_waited(
+    reopen: Callable[..., BareEngine],
+) -> None:
     engine = reopen()
     engine.register(Fussy())
     engine.send("x", 1, kind="fussy")
@@ -386,7 +390,7 @@ def test_code_that_can_read_it_goes_on_with_what_has_waited(reopen: Callable[...
 
 
 def test_a_message_that_cannot_be_decoded_becomes_a_dead_letter(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     engine = reopen()
     engine.worker("w", collect, state=[]).push_block(1)
@@ -403,7 +407,7 @@ def test_a_message_that_cannot_be_decoded_becomes_a_dead_letter(
     assert worker.dead_letters.purge(letter) == 1
 
 
-def test_a_waiter_is_told_that_the_state_cannot_be_read(reopen: Callable[..., Engine]) -> None:
+def test_a_waiter_is_told_that_the_state_cannot_be_read(reopen: Callable[..., BareEngine]) -> None:
     engine = reopen()
     engine.worker("w", collect, state=[]).push_block(1)
     row = engine.parts.row("w")
@@ -417,7 +421,7 @@ def test_a_waiter_is_told_that_the_state_cannot_be_read(reopen: Callable[..., En
 
 
 def test_an_answer_waits_with_the_others_for_code_that_can_read_the_state(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     def step(state: Any, message: Any) -> Any:
         if isinstance(message, TaskEnded):
@@ -447,7 +451,7 @@ def test_an_answer_waits_with_the_others_for_code_that_can_read_the_state(
 
 
 def test_a_timer_whose_body_cannot_be_read_holds_up_no_other(
-    reopen: Callable[..., Engine], clock: VirtualClock
+    reopen: Callable[..., BareEngine], clock: VirtualClock
 ) -> None:
     engine = reopen()
     engine.register(script := Script())
@@ -470,7 +474,7 @@ def test_a_timer_whose_body_cannot_be_read_holds_up_no_other(
 
 @pytest.mark.parametrize("options", [{}, {"behaviour": Queue}], ids=["by priority", "a queue"])
 def test_a_task_whose_body_cannot_be_read_fails_and_holds_up_no_other(
-    reopen: Callable[..., Engine], options: dict[str, Any]
+    reopen: Callable[..., BareEngine], options: dict[str, Any]
 ) -> None:
     engine = reopen()
     engine.register(script := Script(_keep_answers))
@@ -503,7 +507,7 @@ def test_who_starts_what_is_there_is_told_that_the_store_cannot_be_read(*, quick
     store = Forgetful()
     kind = Script()
     kind.quick = lambda _execution: quick  # type: ignore[attr-defined]
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(kind)
         engine.start("script", "first", id="x")
         store.fail("execution", 100)
@@ -528,7 +532,7 @@ def test_who_looks_while_the_store_is_being_closed_is_told_that_the_engine_is() 
             return super().execution(execution)
 
     store = Closes()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(Script())
         engine.start("script", "first", id="x")
         store.armed = True
@@ -551,7 +555,7 @@ def test_an_execution_goes_on_although_its_task_cannot_be_read(
         return [*state, message.outcome if isinstance(message, TaskEnded) else message]
 
     store = Forgetful()
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         engine.register(Script(step))
         engine.start("script", "begin", id="x")
         until(engine, lambda: rows(engine, "tasks"))
@@ -570,7 +574,7 @@ def test_only_who_asks_what_became_of_a_message_is_told_that_it_cannot_be_read(
     clock: VirtualClock,
 ) -> None:
     store = Forgetful()
-    with Engine(store, clock=clock, retention=None) as engine:
+    with BareEngine(store, clock=clock, retention=None) as engine:
         worker = engine.worker("w", collect, state=[])
         worker.push_ack("first", key="k")
         quiet(engine)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.executions.recovery import CRASHES
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change
@@ -43,7 +43,7 @@ def test_a_message_that_is_cut_off_by_many_closings_is_no_crasher() -> None:
     try:
         for number, job in enumerate(jobs):
             store.left_open = number == 1  # one crash, and many closings
-            engine = Engine(store)
+            engine = BareEngine(store)
             worker = engine.worker("w", job, state=[])
             if number == 0:
                 worker.push_ack(1)
@@ -51,7 +51,7 @@ def test_a_message_that_is_cut_off_by_many_closings_is_no_crasher() -> None:
             assert job.entered.wait(PATIENCE)
             engine.close(timeout=0.01)
         store.left_open = False
-        with Engine(store) as engine:
+        with BareEngine(store) as engine:
             worker = engine.worker("w", collect, state=[])
             worker.push_block(2)
             assert worker.state() == [1, 2]
@@ -67,14 +67,14 @@ def test_a_message_that_was_there_at_each_of_many_crashes_is_given_up() -> None:
     try:
         for number, job in enumerate(jobs):
             store.left_open = number > 0
-            engine = Engine(store)
+            engine = BareEngine(store)
             worker = engine.worker("w", job, state=[])
             if number == 0:
                 worker.push_ack(1)
             engine.resume()
             assert job.entered.wait(PATIENCE), number
             engine.close(timeout=0.01)
-        with Engine(store) as engine:
+        with BareEngine(store) as engine:
             worker = engine.worker("w", collect, state=[])
             worker.push_block(2)
             assert worker.state() == [2]
@@ -92,7 +92,7 @@ def test_messages_that_were_processed_beside_one_that_ends_the_process_are_not_g
     try:
         for number, (job, other) in enumerate(zip(jobs, others, strict=True)):
             store.left_open = number > 0
-            engine = Engine(store, clock=VirtualClock())
+            engine = BareEngine(store, clock=VirtualClock())
             workers = [
                 engine.worker(name, job if name == "a" else other, state=[]) for name in "abc"
             ]
@@ -102,7 +102,7 @@ def test_messages_that_were_processed_beside_one_that_ends_the_process_are_not_g
             engine.resume()
             assert job.entered.wait(PATIENCE), number
             engine.close(timeout=0.01)
-        with Engine(store, clock=VirtualClock()) as engine:
+        with BareEngine(store, clock=VirtualClock()) as engine:
             crasher, *innocent = (engine.worker(name, collect, state=[]) for name in "abc")
             for worker in (crasher, *innocent):
                 worker.push_block(2)
@@ -119,7 +119,7 @@ def test_the_next_trial_begins_if_one_takes_long() -> None:
     store = Left()
     clock = VirtualClock()
     long, other = Hanging(), Hanging()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         for name in "ab":
             engine.worker(name, long if name == "a" else other, state=[]).push_ack(1)
             store.commit([Change(name, attempted=[rows(engine, "messages")[-1].id])])
@@ -129,7 +129,7 @@ def test_the_next_trial_begins_if_one_takes_long() -> None:
     store.left_open = True
     long, other = Hanging(), Hanging()
     try:
-        engine = Engine(store, clock=clock)
+        engine = BareEngine(store, clock=clock)
         engine.worker("a", long, state=[])
         engine.worker("b", other, state=[])
         engine.resume()
@@ -155,7 +155,7 @@ def test_a_task_that_is_cut_off_by_many_closings_is_no_crasher() -> None:
     taskers = [Hanging() for _ in range(6)]
     try:
         for number, tasker in enumerate(taskers):
-            engine = Engine(store)
+            engine = BareEngine(store)
             engine.register(Script(_asking))
             engine.tasker("t", tasker)
             if number == 0:
@@ -164,7 +164,7 @@ def test_a_task_that_is_cut_off_by_many_closings_is_no_crasher() -> None:
             assert tasker.entered.wait(PATIENCE)
             engine.close(timeout=0.01)
         assert [tasker.attempts for tasker in taskers] == [[1]] * 6
-        with Engine(store) as engine:
+        with BareEngine(store) as engine:
             script = Script(_asking)
             engine.register(script)
             engine.tasker("t", lambda task: None)
@@ -183,7 +183,7 @@ def test_a_task_whose_tasker_comes_late_is_at_its_first_attempt(
 ) -> None:
     store = Left()
     store.left_open = left_open
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         script = Script(_asking)
         engine.register(script)
         for name in "abc":
@@ -196,7 +196,7 @@ def test_a_task_whose_tasker_comes_late_is_at_its_first_attempt(
         assert attempts == [1, 1, 1]
 
 
-def _until_not_counted(engine: Engine) -> None:
+def _until_not_counted(engine: BareEngine) -> None:
     until(engine, lambda: rows(engine, "tasks")[0].attempts == 0)
     quiet(engine)
 
@@ -209,7 +209,7 @@ def test_a_task_that_is_held_over_many_restarts_is_held(
     store = Left()
     for number in range(6):
         store.left_open = left_open and number > 0
-        with Engine(store) as engine:
+        with BareEngine(store) as engine:
             engine.register(Script(_asking))
             begun = threading.Event()
 
@@ -223,7 +223,7 @@ def test_a_task_that_is_held_over_many_restarts_is_held(
             engine.resume()
             assert begun.wait(PATIENCE)
             _until_not_counted(engine)
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         script = Script(_asking)
         engine.register(script)
         assert engine.return_task("a", 1)
@@ -238,16 +238,16 @@ def test_an_engine_can_be_closed_again_and_again_while_it_recovers(
     monkeypatch.setattr("actorflow.engine.executions.recovery._PAGE", 1)
     store = Left()
     names = [f"x{number:02}" for number in range(50)]
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         for name in names:
             engine.send(name, "once", kind="script")
         engine.send("x00", "twice")
     for number in range(6):
         store.left_open = number == 2
-        with Engine(store) as engine:
+        with BareEngine(store) as engine:
             engine.register(Script())
             engine.resume()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(Script())
         engine.resume()
         until(engine, lambda: not rows(engine, "messages"))
@@ -276,13 +276,13 @@ def test_a_push_block_does_not_overtake_what_an_earlier_engine_has_left(
 ) -> None:
     """It comes just when the worker is awake, and not all of its messages are there."""
     store = Telling()
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.parts.state.passive = True  # it leaves what it stores
         engine.worker("w", collect, state=[]).push_many(range(4))
     for _ in range(crashes - 1):
         store.commit([Change("w", attempted=[row.id for row in rows(store, "messages")])])
     store.left_open = crashes > 0
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         worker = engine.worker("w", collect, state=[])
         done: list[ThreadTicket] = []
 

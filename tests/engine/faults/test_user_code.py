@@ -12,7 +12,7 @@ import pytest
 
 from actorflow.behaviours import Base, Queue, Unique
 from actorflow.engine import bodies
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.tasks.task import HOLD
 from actorflow.runtime.actor.actor import Stop
@@ -66,7 +66,7 @@ def no_log() -> Iterator[None]:
 @pytest.mark.parametrize("make", ERRORS, ids=NAMES)
 @pytest.mark.parametrize("way", ["function", "coroutine"])
 def test_whatever_a_job_raises_makes_a_dead_letter(
-    engine: Engine, make: Callable[[], BaseException], way: str
+    engine: BareEngine, make: Callable[[], BaseException], way: str
 ) -> None:
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
         if "bad" in batch:
@@ -94,7 +94,7 @@ def test_whatever_a_job_raises_makes_a_dead_letter(
 @pytest.mark.parametrize("make", ERRORS, ids=NAMES)
 @pytest.mark.parametrize("way", ["function", "coroutine"])
 def test_whatever_a_tasker_raises_is_a_failed_task(
-    engine: Engine, make: Callable[[], BaseException], way: str
+    engine: BareEngine, make: Callable[[], BaseException], way: str
 ) -> None:
     def step(state: Any, message: Any) -> Any:
         if isinstance(message, TaskEnded):
@@ -122,7 +122,7 @@ def test_whatever_a_tasker_raises_is_a_failed_task(
 @pytest.mark.usefixtures("no_log")
 @pytest.mark.parametrize("make", ERRORS, ids=NAMES)
 def test_whatever_a_key_function_raises_concerns_that_message(
-    engine: Engine, make: Callable[[], BaseException]
+    engine: BareEngine, make: Callable[[], BaseException]
 ) -> None:
     def key(message: Any) -> Any:
         if message == "bad":
@@ -141,7 +141,7 @@ def test_whatever_a_key_function_raises_concerns_that_message(
 @pytest.mark.usefixtures("no_log")
 @pytest.mark.parametrize("make", ERRORS, ids=NAMES)
 def test_whatever_on_cancel_raises_ends_nothing(
-    engine: Engine, make: Callable[[], BaseException]
+    engine: BareEngine, make: Callable[[], BaseException]
 ) -> None:
     called = threading.Event()
 
@@ -162,7 +162,7 @@ def test_whatever_on_cancel_raises_ends_nothing(
     assert rows(engine, "tasks") == []
 
 
-def test_on_cancel_may_use_the_engine(engine: Engine) -> None:
+def test_on_cancel_may_use_the_engine(engine: BareEngine) -> None:
     worker = engine.worker("w", collect, state=[])
     done = threading.Event()
 
@@ -196,7 +196,7 @@ def test_on_cancel_may_use_the_engine(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("way", ["function", "coroutine", "deferred"])
-def test_only_the_poison_among_thirty_is_a_dead_letter(engine: Engine, way: str) -> None:
+def test_only_the_poison_among_thirty_is_a_dead_letter(engine: BareEngine, way: str) -> None:
     entered, go = threading.Event(), threading.Event()
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
@@ -322,13 +322,13 @@ HOOKS = [
 
 
 @pytest.fixture
-def real(tmp_path: Any) -> Iterator[Engine]:
+def real(tmp_path: Any) -> Iterator[BareEngine]:
     """Yield an engine in real time."""
-    with Engine(tmp_path / "s.db", durability="off") as made:
+    with BareEngine(tmp_path / "s.db", durability="off") as made:
         yield made
 
 
-def _provoke(engine: Engine, hooks: Hooks) -> None:
+def _provoke(engine: BareEngine, hooks: Hooks) -> None:
     """Do everything that calls a hook; this may hang with it."""
 
     def job(batch: Any, state: Any) -> Any:
@@ -374,7 +374,7 @@ def _provoke(engine: Engine, hooks: Hooks) -> None:
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_that_hangs_stalls_nobody_else(real: Engine, hook: str) -> None:
+def test_a_hook_that_hangs_stalls_nobody_else(real: BareEngine, hook: str) -> None:
     """It hangs until a worker that has nothing to do with it has done its work."""
     bystander = real.worker("bystander", collect, state=[])
     bystander.push_block(0)
@@ -395,7 +395,7 @@ def test_a_hook_that_hangs_stalls_nobody_else(real: Engine, hook: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_that_hangs_costs_others_nothing(real: Engine, hook: str) -> None:
+def test_a_hook_that_hangs_costs_others_nothing(real: BareEngine, hook: str) -> None:
     """The slowest hundredth of the pushes beside it takes 50 ms more at the most."""
     bystander = real.worker("bystander", collect, state=[])
 
@@ -419,7 +419,7 @@ def test_a_hook_that_hangs_costs_others_nothing(real: Engine, hook: str) -> None
         provoking.join(PATIENCE)
 
 
-def test_a_status_that_is_none_is_the_kinds_failure(engine: Engine) -> None:
+def test_a_status_that_is_none_is_the_kinds_failure(engine: BareEngine) -> None:
     engine.register(Script(lambda state, message: Outcome(state=[], status="asleep")))  # type: ignore[arg-type]
     engine.send("x", 1, kind="script")
     assert engine.wait("x", PATIENCE).status == Status.STUCK

@@ -12,9 +12,9 @@ from tests.engine.kinds import Script, collect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
-CALLS: dict[str, Callable[[Engine, Any], Any]] = {
+CALLS: dict[str, Callable[[BareEngine, Any], Any]] = {
     "wait": lambda engine, wrong: engine.wait(wrong),
     "result": lambda engine, wrong: engine.result(wrong),
     "wait, timeout": lambda engine, wrong: engine.wait("w", timeout=wrong),
@@ -41,7 +41,7 @@ CALLS: dict[str, Callable[[Engine, Any], Any]] = {
 
 @pytest.mark.parametrize("wrong", [[7], b"7", True], ids=repr)
 @pytest.mark.parametrize("call", CALLS)
-def test_a_wrong_argument_is_named(engine: Engine, call: str, wrong: Any) -> None:
+def test_a_wrong_argument_is_named(engine: BareEngine, call: str, wrong: Any) -> None:
     worker = engine.worker("w", collect, state=[])
     worker.push_block(1)
     before = [each.id for each in engine.executions()]
@@ -53,7 +53,7 @@ def test_a_wrong_argument_is_named(engine: Engine, call: str, wrong: Any) -> Non
     assert worker.state() == [1, 2]
 
 
-def test_a_moment_that_is_none_purges_nothing(engine: Engine) -> None:
+def test_a_moment_that_is_none_purges_nothing(engine: BareEngine) -> None:
     engine.worker("w", collect, state=[]).push_block(1)
     engine.cancel("w")
     for wrong in (float("nan"), float("inf"), "now"):
@@ -62,7 +62,7 @@ def test_a_moment_that_is_none_purges_nothing(engine: Engine) -> None:
     assert engine.execution("w").status == "cancelled"
 
 
-def test_a_kind_is_an_object_with_its_methods(engine: Engine) -> None:
+def test_a_kind_is_an_object_with_its_methods(engine: BareEngine) -> None:
     with pytest.raises(BadOption, match="it is a class"):
         engine.register(type("Half", (Script,), {"name": "half"}))  # type: ignore[arg-type] # wrong
     with pytest.raises(BadOption, match="it has no decode"):

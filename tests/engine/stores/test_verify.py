@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from actorflow.engine import bodies
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import StoreBroken
 from actorflow.engine.operations.export import export_lines, import_lines
 from actorflow.engine.operations.verify import verify_store
@@ -88,7 +88,7 @@ def test_each_fault_is_found() -> None:
 
 
 def test_messages_of_an_execution_that_was_cancelled_are_no_damage(tmp_path: Path) -> None:
-    with Engine(tmp_path / "s.db", durability="off") as engine:
+    with BareEngine(tmp_path / "s.db", durability="off") as engine:
         engine.send("order", 1, kind="unknown")
         assert engine.cancel("order")
     store = SqliteStore(tmp_path / "s.db", durability="off")

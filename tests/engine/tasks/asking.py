@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 
 if TYPE_CHECKING:
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 
 def asking(state: Any, message: Any) -> Any:
@@ -31,5 +31,5 @@ def error_of(ended: TaskEnded) -> Any:
     return {"kind": ended.error.type, "message": ended.error.message, "outcome": ended.outcome}
 
 
-def ask(engine: Engine, *names: str, of: str = "t") -> None:
+def ask(engine: BareEngine, *names: str, of: str = "t") -> None:
     engine.send("x", {"ask": list(names), "of": of}, kind="script")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.tasks.task import HOLD
 
 if TYPE_CHECKING:
-    from actorflow.engine.tasks.task import Task
+    from actorflow.engine.tasks.task import TaskAttempt
 
 
 class Fussy(Exception):
@@ -25,27 +25,27 @@ class Fussy(Exception):
         super().__init__(f"{name} {count}")
 
 
-def note(task: Task, text: str) -> None:
+def note(task: TaskAttempt, text: str) -> None:
     with Path(task.body).open("a", encoding="ascii") as file:
         file.write(f"{text}\n")
 
 
-def tell_process(task: Task) -> Any:
+def tell_process(task: TaskAttempt) -> Any:
     return [os.getpid(), task.id, task.attempt]
 
 
-async def tell_process_later(task: Task) -> Any:
+async def tell_process_later(task: TaskAttempt) -> Any:
     return tell_process(task)
 
 
-def fail_twice(task: Task) -> Any:
+def fail_twice(task: TaskAttempt) -> Any:
     if task.attempt < 3:
         msg = f"attempt {task.attempt}"
         raise ValueError(msg)
     return "third"
 
 
-def be_fussy(task: Task) -> Any:
+def be_fussy(task: TaskAttempt) -> Any:
     raise Fussy("fussy", 7)
 
 
@@ -58,41 +58,41 @@ class Unspeakable(Exception):
     __repr__ = __str__
 
 
-def be_unspeakable(task: Task) -> Any:
+def be_unspeakable(task: TaskAttempt) -> Any:
     raise Unspeakable
 
 
-def leave(task: Task) -> Any:
+def leave(task: TaskAttempt) -> Any:
     sys.exit("enough")
 
 
-def return_a_lock(task: Task) -> Any:
+def return_a_lock(task: TaskAttempt) -> Any:
     return threading.Lock()
 
 
-def hold(task: Task) -> Any:
+def hold(task: TaskAttempt) -> Any:
     return HOLD
 
 
-def hang_at_first(task: Task) -> Any:
+def hang_at_first(task: TaskAttempt) -> Any:
     note(task, str(os.getpid()))
     if task.attempt == 1:
         threading.Event().wait()
     return "second"
 
 
-def die_at_first(task: Task) -> Any:
+def die_at_first(task: TaskAttempt) -> Any:
     note(task, str(os.getpid()))
     if task.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return "second"
 
 
-def exit_hard(task: Task) -> Any:
+def exit_hard(task: TaskAttempt) -> Any:
     os._exit(3)
 
 
-def wait_for_line(task: Task) -> Any:
+def wait_for_line(task: TaskAttempt) -> Any:
     """Go on when the test has written a line."""
     note(task, str(os.getpid()))
     while "go" not in Path(task.body).read_text(encoding="ascii"):
@@ -100,7 +100,7 @@ def wait_for_line(task: Task) -> Any:
     return os.getpid()
 
 
-def beat_until_unwanted(task: Task) -> Any:
+def beat_until_unwanted(task: TaskAttempt) -> Any:
     note(task, str(os.getpid()))
     while task.heartbeat():
         pass

@@ -10,11 +10,11 @@ from tests.engine.kinds import Script
 from tests.engine.tasks.asking import asking
 
 if TYPE_CHECKING:
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
 
 
 @pytest.fixture
-def script(engine: Engine) -> Script:
+def script(engine: BareEngine) -> Script:
     """Register the kind, and return it."""
     made = Script(asking)
     engine.register(made)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.behaviours import Unique
 from actorflow.engine import bodies
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.kind import TaskEnded
 from actorflow.engine.tasks.task import HOLD
 from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
@@ -32,7 +32,7 @@ class Noting(Kept):
 
 def test_an_answer_to_a_live_execution_is_committed_with_what_it_leads_to() -> None:
     store, script = Noting(), Script(asking)
-    with Engine(store) as engine:
+    with BareEngine(store) as engine:
         engine.register(script)
         engine.tasker("t", lambda task: task.body)
         ask(engine, "a")
@@ -45,7 +45,7 @@ def test_an_answer_to_a_live_execution_is_committed_with_what_it_leads_to() -> N
 
 def test_an_answer_to_an_execution_that_is_not_in_memory_is_stored() -> None:
     store, script = Noting(), Script(asking)
-    with Engine(store, max_live=0) as engine:
+    with BareEngine(store, max_live=0) as engine:
         engine.register(script)
         engine.tasker("t", lambda _task: HOLD)
         ask(engine, "a")
@@ -61,7 +61,7 @@ def test_an_answer_to_an_execution_that_is_not_in_memory_is_stored() -> None:
 
 
 def test_an_answer_that_cannot_be_processed_is_a_dead_letter_and_its_task_is_over(
-    reopen: Callable[..., Engine],
+    reopen: Callable[..., BareEngine],
 ) -> None:
     def step(state: Any, message: Any) -> Any:
         if isinstance(message, TaskEnded):
@@ -95,7 +95,7 @@ def test_an_answer_that_is_displaced_ends_its_task() -> None:
             key=lambda each: "same" if isinstance(each, TaskEnded) else id(each)
         ),
     )
-    with Engine() as engine:
+    with BareEngine() as engine:
         engine.register(script)
         engine.tasker("t", lambda _task: HOLD)
         ask(engine, "a", "b")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.process import ProcessTasker
-from actorflow.engine.tasks.task import Task
+from actorflow.engine.tasks.task import TaskAttempt
 from actorflow.runtime.errors import BadJob
 from actorflow.runtime.supervision.spec import Backoff
 from actorflow.runtime.worker.process.options import Processes
@@ -49,13 +49,13 @@ def lines(notes: Path, count: int) -> list[str]:
 
 
 @pytest.fixture
-def engine(clock: VirtualClock) -> Iterator[Engine]:
-    with Engine(clock=clock, retention=None) as made:
+def engine(clock: VirtualClock) -> Iterator[BareEngine]:
+    with BareEngine(clock=clock, retention=None) as made:
         yield made
 
 
 @pytest.fixture
-def script(engine: Engine, notes: Path) -> Script:
+def script(engine: BareEngine, notes: Path) -> Script:
     def step(state: Any, message: Any) -> Any:
         if isinstance(message, TaskEnded):
             return [*state, message.value if message.ok else _plain(message)]
@@ -75,11 +75,11 @@ def _plain(ended: TaskEnded) -> Any:
     return {"kind": ended.error.type, "message": ended.error.message}
 
 
-def ask(engine: Engine, *names: str) -> None:
+def ask(engine: BareEngine, *names: str) -> None:
     engine.send("x", {"ask": list(names)}, kind="script")
 
 
-def results(engine: Engine, script: Script, count: int) -> list[Any]:
+def results(engine: BareEngine, script: Script, count: int) -> list[Any]:
     script.wait(count)
     quiet(engine)
     found: list[Any] = state_of(engine, "x")
@@ -96,7 +96,7 @@ def is_gone(process: int) -> bool:
 
 @pytest.mark.parametrize("do", [chores.tell_process, chores.tell_process_later])
 def test_a_function_runs_in_one_process_after_the_other_task(
-    engine: Engine, script: Script, do: Any
+    engine: BareEngine, script: Script, do: Any
 ) -> None:
     engine.tasker("t", do, executor="process")
     ask(engine, "a", "b", "c")
@@ -108,7 +108,7 @@ def test_a_function_runs_in_one_process_after_the_other_task(
     assert is_gone(process)
 
 
-def test_as_many_processes_as_places(engine: Engine, script: Script, notes: Path) -> None:
+def test_as_many_processes_as_places(engine: BareEngine, script: Script, notes: Path) -> None:
     engine.tasker("t", chores.wait_for_line, executor="process", concurrency=2)
     ask(engine, "a", "b")
     begun = lines(notes, 2)
@@ -119,7 +119,7 @@ def test_as_many_processes_as_places(engine: Engine, script: Script, notes: Path
 
 
 def test_what_it_raises_is_told_and_tried_again(
-    engine: Engine, script: Script, clock: VirtualClock
+    engine: BareEngine, script: Script, clock: VirtualClock
 ) -> None:
     engine.tasker("t", chores.fail_twice, executor="process", retries=2, backoff=SOON)
     ask(engine, "a")
@@ -143,7 +143,9 @@ def test_what_it_raises_is_told_and_tried_again(
         (len, "TypeError", "has no len"),
     ],
 )
-def test_the_failure_is_told(engine: Engine, script: Script, do: Any, kind: str, text: str) -> None:
+def test_the_failure_is_told(
+    engine: BareEngine, script: Script, do: Any, kind: str, text: str
+) -> None:
     engine.tasker("t", do, executor="process")
     ask(engine, "a")
     (error,) = results(engine, script, 2)
@@ -151,7 +153,7 @@ def test_the_failure_is_told(engine: Engine, script: Script, do: Any, kind: str,
     assert text in error["message"]
 
 
-def test_a_held_task_is_answered_later(engine: Engine, script: Script) -> None:
+def test_a_held_task_is_answered_later(engine: BareEngine, script: Script) -> None:
     engine.tasker("t", chores.hold, executor="process")
     ask(engine, "a")
     script.wait(1)
@@ -162,7 +164,7 @@ def test_a_held_task_is_answered_later(engine: Engine, script: Script) -> None:
 
 
 def test_a_process_that_hangs_is_killed_and_the_task_tried_again(
-    engine: Engine, script: Script, notes: Path, clock: VirtualClock
+    engine: BareEngine, script: Script, notes: Path, clock: VirtualClock
 ) -> None:
     engine.tasker(
         "t", chores.hang_at_first, executor="process", timeout=10.0, retries=1, backoff=SOON
@@ -179,7 +181,7 @@ def test_a_process_that_hangs_is_killed_and_the_task_tried_again(
 
 
 def test_a_process_that_hangs_is_told_as_a_timeout(
-    engine: Engine, script: Script, notes: Path, clock: VirtualClock
+    engine: BareEngine, script: Script, notes: Path, clock: VirtualClock
 ) -> None:
     engine.tasker("t", chores.hang_at_first, executor="process", timeout=10.0)
     ask(engine, "a")
@@ -192,7 +194,7 @@ def test_a_process_that_hangs_is_told_as_a_timeout(
 
 
 def test_heartbeats_reach_the_engine_and_say_when_it_is_enough(
-    engine: Engine, script: Script, notes: Path, clock: VirtualClock
+    engine: BareEngine, script: Script, notes: Path, clock: VirtualClock
 ) -> None:
     engine.tasker("t", chores.beat_until_unwanted, executor="process", timeout=10.0)
     ask(engine, "a")
@@ -214,7 +216,7 @@ def test_heartbeats_reach_the_engine_and_say_when_it_is_enough(
 
 
 def test_a_process_that_is_killed_takes_only_its_own_task_with_it(
-    engine: Engine, script: Script, notes: Path
+    engine: BareEngine, script: Script, notes: Path
 ) -> None:
     engine.tasker("t", chores.wait_for_line, executor="process", concurrency=2)
     ask(engine, "a", "b")
@@ -231,7 +233,7 @@ def test_a_process_that_is_killed_takes_only_its_own_task_with_it(
 
 
 def test_a_task_whose_process_died_is_tried_again(
-    engine: Engine, script: Script, notes: Path, clock: VirtualClock
+    engine: BareEngine, script: Script, notes: Path, clock: VirtualClock
 ) -> None:
     engine.tasker("t", chores.die_at_first, executor="process", retries=1, backoff=SOON)
     ask(engine, "a")
@@ -241,7 +243,9 @@ def test_a_task_whose_process_died_is_tried_again(
     assert len(set(lines(notes, 2))) == 2
 
 
-def test_a_process_that_died_with_nothing_to_do_is_replaced(engine: Engine, script: Script) -> None:
+def test_a_process_that_died_with_nothing_to_do_is_replaced(
+    engine: BareEngine, script: Script
+) -> None:
     engine.tasker("t", chores.tell_process, executor="process")
     ask(engine, "a")
     ((first, _, _),) = results(engine, script, 2)
@@ -252,7 +256,7 @@ def test_a_process_that_died_with_nothing_to_do_is_replaced(engine: Engine, scri
     assert results(engine, script, 4)[1][0] != first
 
 
-def test_what_cannot_be_sent_to_another_process_is_refused_at_once(engine: Engine) -> None:
+def test_what_cannot_be_sent_to_another_process_is_refused_at_once(engine: BareEngine) -> None:
     def local(task: Any) -> None:
         """Do nothing: other processes cannot import it."""
 
@@ -263,7 +267,7 @@ def test_what_cannot_be_sent_to_another_process_is_refused_at_once(engine: Engin
 
 def test_closing_kills_what_hangs_and_it_begins_again(tmp_path: Path, notes: Path) -> None:
     tasks = [NewTask("a", "t", str(notes))]
-    engine = Engine(tmp_path / "s.db")
+    engine = BareEngine(tmp_path / "s.db")
     engine.register(Script(lambda state, message: Outcome(state=state, tasks=tasks)))
     engine.tasker("t", chores.hang_at_first, executor="process")
     engine.send("x", "begin", kind="script")
@@ -271,7 +275,7 @@ def test_closing_kills_what_hangs_and_it_begins_again(tmp_path: Path, notes: Pat
     engine.close(timeout=0.05)
     while not is_gone(int(process)):
         pass
-    with Engine(tmp_path / "s.db") as again:
+    with BareEngine(tmp_path / "s.db") as again:
         assert [row.id for row in rows(again, "tasks")] == ["a"]
 
 
@@ -341,7 +345,7 @@ def test_c20_an_attempt_that_is_handed_out_again_while_a_process_makes_it_is_mad
     """An engine that loses a partition and gets it back forgets the task, not its process."""
     tasker = ProcessTasker("t", chores.wait_for_line, 2, Processes())
     reports: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
-    task = Task("a", "e", "t", str(notes), 1)
+    task = TaskAttempt("a", "e", "t", str(notes), 1)
     try:
         tasker.begin(task, lambda *how: reports.put(("first", *how)))
         lines(notes, 1)

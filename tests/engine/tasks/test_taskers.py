@@ -12,8 +12,8 @@ import pytest
 
 import actorflow as af
 from actorflow.behaviours import Base, Bounded, Priority, Queue
-from actorflow.engine.engine import Engine as BareEngine
-from actorflow.engine.tasks.task import HOLD, Task
+from actorflow.engine.engine import BareEngine
+from actorflow.engine.tasks.task import HOLD, TaskAttempt
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.supervision.spec import Backoff
@@ -21,16 +21,15 @@ from tests.engine.kinds import PATIENCE, Script, quiet, state_of, until
 from tests.engine.tasks.asking import ask
 
 if TYPE_CHECKING:
-    from actorflow.engine.engine import Engine
     from actorflow.testing import VirtualClock
 
 
-def test_so_many_at_once_and_no_more(engine: Engine, script: Script) -> None:
+def test_so_many_at_once_and_no_more(engine: BareEngine, script: Script) -> None:
     running, most = 0, 0
     lock = threading.Lock()
     together = threading.Barrier(3)
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         nonlocal running, most
         with lock:
             running += 1
@@ -45,11 +44,11 @@ def test_so_many_at_once_and_no_more(engine: Engine, script: Script) -> None:
     assert most == 3
 
 
-def test_a_coroutine_function_can_be_a_tasker(engine: Engine, script: Script) -> None:
+def test_a_coroutine_function_can_be_a_tasker(engine: BareEngine, script: Script) -> None:
     running, most = 0, 0
     enough = asyncio.Event()
 
-    async def do(task: Task) -> Any:
+    async def do(task: TaskAttempt) -> Any:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -68,11 +67,11 @@ def test_a_coroutine_function_can_be_a_tasker(engine: Engine, script: Script) ->
     assert {"kind": "ValueError", "message": "three", "outcome": "failed"} in state_of(engine, "x")
 
 
-def test_priority_decides_who_is_next(engine: Engine, script: Script) -> None:
+def test_priority_decides_who_is_next(engine: BareEngine, script: Script) -> None:
     order: list[str] = []
     entered, go = threading.Event(), threading.Event()
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         order.append(task.id)
         entered.set()
         assert go.wait(PATIENCE)
@@ -89,11 +88,11 @@ def test_priority_decides_who_is_next(engine: Engine, script: Script) -> None:
     assert order == ["5", "9", "7", "4", "1"]
 
 
-def test_the_most_urgent_task_is_next(engine: Engine, script: Script) -> None:
+def test_the_most_urgent_task_is_next(engine: BareEngine, script: Script) -> None:
     order: list[str] = []
     entered, go = threading.Event(), threading.Event()
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         order.append(task.id)
         entered.set()
         assert go.wait(PATIENCE)
@@ -110,11 +109,11 @@ def test_the_most_urgent_task_is_next(engine: Engine, script: Script) -> None:
     assert order == ["first", "b", "d", "a", "c"]
 
 
-def test_throttle_limits_the_rate(engine: Engine, script: Script, clock: VirtualClock) -> None:
+def test_throttle_limits_the_rate(engine: BareEngine, script: Script, clock: VirtualClock) -> None:
     times: list[float] = []
     begun = threading.Semaphore(0)
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         times.append(clock.now())
         begun.release()
 
@@ -130,10 +129,10 @@ def test_throttle_limits_the_rate(engine: Engine, script: Script, clock: Virtual
     assert times == [1_000.0, 1_002.0, 1_004.0]
 
 
-def test_what_a_bounded_tasker_refuses_has_failed(engine: Engine, script: Script) -> None:
+def test_what_a_bounded_tasker_refuses_has_failed(engine: BareEngine, script: Script) -> None:
     entered, go = threading.Event(), threading.Event()
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         entered.set()
         assert go.wait(PATIENCE)
         return task.id
@@ -150,12 +149,12 @@ def test_what_a_bounded_tasker_refuses_has_failed(engine: Engine, script: Script
 
 
 def test_a_task_without_an_answer_in_time_is_tried_again_in_another_place(
-    engine: Engine, script: Script, clock: VirtualClock
+    engine: BareEngine, script: Script, clock: VirtualClock
 ) -> None:
     begun = threading.Semaphore(0)
     go = threading.Event()
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         begun.release()
         if task.attempt == 1:
             assert go.wait(PATIENCE)
@@ -178,7 +177,7 @@ def test_a_task_without_an_answer_in_time_is_tried_again_in_another_place(
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_an_attempt_whose_time_is_up_leaves_its_place_to_others(
-    engine: Engine,
+    engine: BareEngine,
     script: Script,
     clock: VirtualClock,
     asynchronous: bool,  # noqa: FBT001
@@ -187,13 +186,13 @@ def test_an_attempt_whose_time_is_up_leaves_its_place_to_others(
     go = threading.Event()
     go_async = asyncio.Event()
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         begun.release()
         if task.id == "hangs":
             assert go.wait(PATIENCE)
         return task.id
 
-    async def do_async(task: Task) -> Any:
+    async def do_async(task: TaskAttempt) -> Any:
         begun.release()
         if task.id == "hangs":
             await go_async.wait()
@@ -224,13 +223,13 @@ class Whole(Base):
 
 @pytest.mark.parametrize("timeout", [None, 10.0])
 def test_tasks_that_leave_together_share_one_place(
-    engine: Engine, script: Script, clock: VirtualClock, timeout: float | None
+    engine: BareEngine, script: Script, clock: VirtualClock, timeout: float | None
 ) -> None:
     order: list[str] = []
     running: list[str] = []
     begun, go, hang = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         running.append(task.id)
         order.append("+".join(running))
         begun.release()
@@ -261,10 +260,10 @@ def test_tasks_that_leave_together_share_one_place(
     assert order == ["a", "b", "c", "d"]
 
 
-def test_heartbeats_give_more_time(engine: Engine, script: Script, clock: VirtualClock) -> None:
+def test_heartbeats_give_more_time(engine: BareEngine, script: Script, clock: VirtualClock) -> None:
     beat, beaten = threading.Semaphore(0), threading.Semaphore(0)
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         beaten.release()
         for _ in range(3):
             assert beat.acquire(timeout=PATIENCE)
@@ -289,7 +288,7 @@ def test_heartbeats_give_more_time(engine: Engine, script: Script, clock: Virtua
     assert state_of(engine, "x")[0]["kind"] == "TaskTimeout"
 
 
-def test_a_tasker_in_other_processes(engine: Engine, script: Script) -> None:
+def test_a_tasker_in_other_processes(engine: BareEngine, script: Script) -> None:
     engine.tasker("t", len, executor="process")
     ask(engine, "a")
     script.wait(2)
@@ -311,7 +310,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_tasker_behind_a_url(engine: Engine, script: Script) -> None:
+def test_a_tasker_behind_a_url(engine: BareEngine, script: Script) -> None:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -333,7 +332,7 @@ def test_a_tasker_behind_a_url(engine: Engine, script: Script) -> None:
         thread.join(PATIENCE)
 
 
-def test_of_two_taskers_of_one_name_the_first_stays(engine: Engine, script: Script) -> None:
+def test_of_two_taskers_of_one_name_the_first_stays(engine: BareEngine, script: Script) -> None:
     """The second is registered while the first is being made."""
     made: list[str] = []
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import TaskWithdrawn
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
-from actorflow.engine.tasks.task import HOLD, Task
+from actorflow.engine.tasks.task import HOLD, TaskAttempt
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.supervision.spec import Backoff
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from actorflow.testing import VirtualClock
 
 
-def test_a_task_is_done_and_its_result_is_a_message(engine: Engine, script: Script) -> None:
-    seen: list[Task] = []
+def test_a_task_is_done_and_its_result_is_a_message(engine: BareEngine, script: Script) -> None:
+    seen: list[TaskAttempt] = []
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         seen.append(task)
         return f"did {task.body}"
 
@@ -39,10 +39,10 @@ def test_a_task_is_done_and_its_result_is_a_message(engine: Engine, script: Scri
     assert engine.statistics().tasks_done == 1
 
 
-def test_a_held_task_is_answered_later_and_only_once(engine: Engine, script: Script) -> None:
+def test_a_held_task_is_answered_later_and_only_once(engine: BareEngine, script: Script) -> None:
     held = threading.Event()
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         held.set()
         return HOLD
 
@@ -63,12 +63,12 @@ def test_a_held_task_is_answered_later_and_only_once(engine: Engine, script: Scr
 
 
 def test_a_task_that_fails_is_tried_again_with_longer_waits(
-    engine: Engine, script: Script, clock: VirtualClock
+    engine: BareEngine, script: Script, clock: VirtualClock
 ) -> None:
     attempts: list[tuple[float, int]] = []
     tried = threading.Semaphore(0)
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         attempts.append((clock.now(), task.attempt))
         tried.release()
         if task.attempt < 4:
@@ -90,11 +90,11 @@ def test_a_task_that_fails_is_tried_again_with_longer_waits(
 
 
 def test_jitter_takes_a_part_off_the_wait(
-    engine: Engine, script: Script, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    engine: BareEngine, script: Script, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine.parts.environment, "random", lambda: 0.5)
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         raise ValueError
 
     engine.tasker("t", do, retries=1, backoff=Backoff(initial=10.0, maximum=10.0, jitter=0.2))
@@ -103,8 +103,8 @@ def test_jitter_takes_a_part_off_the_wait(
     assert clock.next_time() == 1_009.0
 
 
-def test_the_last_failure_is_told_to_the_execution(engine: Engine, script: Script) -> None:
-    def do(task: Task) -> Any:
+def test_the_last_failure_is_told_to_the_execution(engine: BareEngine, script: Script) -> None:
+    def do(task: TaskAttempt) -> Any:
         raise ValueError("never")
 
     engine.tasker("t", do)
@@ -116,7 +116,7 @@ def test_the_last_failure_is_told_to_the_execution(engine: Engine, script: Scrip
     ]
 
 
-def test_a_result_that_cannot_be_stored_is_a_failure(engine: Engine, script: Script) -> None:
+def test_a_result_that_cannot_be_stored_is_a_failure(engine: BareEngine, script: Script) -> None:
     engine.tasker("t", lambda task: object(), retries=5)
     ask(engine, "a")
     script.wait(2)
@@ -124,7 +124,7 @@ def test_a_result_that_cannot_be_stored_is_a_failure(engine: Engine, script: Scr
     assert state_of(engine, "x")[0]["kind"] == "NotStorable"
 
 
-def test_tasks_wait_for_a_tasker_that_is_not_there(engine: Engine, script: Script) -> None:
+def test_tasks_wait_for_a_tasker_that_is_not_there(engine: BareEngine, script: Script) -> None:
     ask(engine, "a", "b", of="later")
     script.wait(1)
     quiet(engine)
@@ -143,9 +143,9 @@ class Unspeakable(Exception):
 
 
 def test_m22_an_error_without_a_text_is_a_failure_like_any_other(
-    engine: Engine, script: Script
+    engine: BareEngine, script: Script
 ) -> None:
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         if task.id == "a":
             raise Unspeakable
         return task.id
@@ -160,14 +160,14 @@ def test_m22_an_error_without_a_text_is_a_failure_like_any_other(
 
 
 def test_a_task_that_has_not_begun_when_the_engine_is_closed_begins_with_the_next(
-    reopen: Callable[..., Engine], caplog: pytest.LogCaptureFixture
+    reopen: Callable[..., BareEngine], caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = reopen()
     engine.register(Script(asking))
     begun, go = threading.Event(), threading.Event()
     done: list[str] = []
 
-    def hang(task: Task) -> Any:
+    def hang(task: TaskAttempt) -> Any:
         begun.set()
         assert go.wait(PATIENCE)
         done.append(task.id)
@@ -191,15 +191,17 @@ def test_a_task_that_has_not_begun_when_the_engine_is_closed_begins_with_the_nex
     assert done in (["a"], [])
 
 
-def test_a_cancelled_task_is_told_and_its_answer_refused(engine: Engine, script: Script) -> None:
+def test_a_cancelled_task_is_told_and_its_answer_refused(
+    engine: BareEngine, script: Script
+) -> None:
     held, cancelled = threading.Event(), threading.Event()
     told: list[str] = []
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         held.set()
         return HOLD
 
-    def on_cancel(task: Task) -> None:
+    def on_cancel(task: TaskAttempt) -> None:
         told.append(task.id)
         cancelled.set()
 
@@ -213,12 +215,12 @@ def test_a_cancelled_task_is_told_and_its_answer_refused(engine: Engine, script:
     assert rows(engine, "tasks") == []
 
 
-def test_tasks_go_on_with_the_next_engine(reopen: Callable[..., Engine]) -> None:
+def test_tasks_go_on_with_the_next_engine(reopen: Callable[..., BareEngine]) -> None:
     engine = reopen()
     engine.register(Script(asking))
     held = threading.Event()
 
-    def hold(task: Task) -> Any:
+    def hold(task: TaskAttempt) -> Any:
         held.set()
         return HOLD
 
@@ -235,11 +237,11 @@ def test_tasks_go_on_with_the_next_engine(reopen: Callable[..., Engine]) -> None
     assert state_of(engine, "x") == ["again a"]
 
 
-def double(task: Task) -> Any:
+def double(task: TaskAttempt) -> Any:
     return task.body * 2
 
 
-def test_bad_taskers_are_refused(engine: Engine) -> None:
+def test_bad_taskers_are_refused(engine: BareEngine) -> None:
     engine.tasker("t", double)
     calls: list[tuple[Callable[[], Any], type[Exception]]] = [
         (lambda: engine.tasker("t", double), BadOption),
@@ -259,7 +261,7 @@ def test_tasks_that_have_not_begun_can_be_taken_back(known: bool) -> None:  # no
     entered, go = threading.Event(), threading.Event()
     done: list[str] = []
 
-    def do(task: Task) -> str:
+    def do(task: TaskAttempt) -> str:
         entered.set()
         assert go.wait(PATIENCE)
         done.append(task.id)
@@ -273,7 +275,7 @@ def test_tasks_that_have_not_begun_can_be_taken_back(known: bool) -> None:  # no
         return asking(state, message)
 
     script = Script(step)
-    with Engine() as engine:
+    with BareEngine() as engine:
         engine.register(script)
         if known:
             engine.tasker("t", do)
@@ -300,7 +302,7 @@ def test_a_task_that_is_taken_back_with_its_own_commit_never_begins() -> None:
         return asking(state, message)
 
     script = Script(step)
-    with Engine() as engine:
+    with BareEngine() as engine:
         engine.register(script)
         engine.tasker("t", lambda task: done.append(task.id))
         engine.send("x", "both", kind="script")
@@ -311,12 +313,12 @@ def test_a_task_that_is_taken_back_with_its_own_commit_never_begins() -> None:
 
 
 def test_a_cancelled_task_that_is_due_in_years_is_not_kept_in_memory(
-    engine: Engine, script: Script, clock: VirtualClock
+    engine: BareEngine, script: Script, clock: VirtualClock
 ) -> None:
     """Neither one that was never tried, nor one that waits for its next attempt."""
     failed = threading.Event()
 
-    def do(task: Task) -> Any:
+    def do(task: TaskAttempt) -> Any:
         failed.set()
         raise ValueError(task.id)
 

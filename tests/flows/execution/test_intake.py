@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorflow.flows.errors import MessageRefused
+from actorflow.flows.errors import FlowMessageRefused
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.execution.state import ExecutionState
@@ -135,7 +135,7 @@ BAD: tuple[Any, ...] = (
 def test_a_bad_message_is_refused_and_changes_nothing(message: Any) -> None:
     outcome = after(WAITING, [message])
     (refusal,) = outcome.refused
-    assert isinstance(refusal.error, MessageRefused)
+    assert isinstance(refusal.error, FlowMessageRefused)
     assert {one["point"] for one in outcome.messages} <= {"receive", "return"}
     assert not outcome.leftover
     assert outcome.state.nodes == WAITING.nodes

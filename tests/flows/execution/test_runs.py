@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from actorflow.flows.errors import BadPayload, MessageRefused, check_payload
+from actorflow.flows.errors import BadPayload, FlowMessageRefused, check_payload
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.node import child_id, child_nid, suffix_of
 from actorflow.flows.execution.requests import launch_message
@@ -96,7 +96,7 @@ def test_a_task_returned_twice_takes_effect_once_and_the_second_is_refused() -> 
     assert [task["tasker"] for task in outcome.tasks] == ["bob"]
     assert len(outcome.refused) == 1
     refusal = outcome.refused[0]
-    assert isinstance(refusal.error, MessageRefused)
+    assert isinstance(refusal.error, FlowMessageRefused)
     assert "0_0 was already returned" in str(refusal.error)
     assert refusal.message["payload"] == {"ret": "second"}
 

@@ -11,7 +11,7 @@ import actorflow as af
 from actorflow.engine.bodies import encode
 from actorflow.engine.errors import UnknownExecution, WaitTimeout
 from actorflow.engine.stores.protocol import Change, NewMessage
-from actorflow.flows.errors import BadPayload, FlowError, MessageRefused
+from actorflow.flows.errors import BadPayload, FlowError, FlowMessageRefused
 from actorflow.flows.language.source import FlowSyntaxError
 from actorflow.flows.service.exids import BadName
 from tests.flows.engines import PATIENCE, Desk
@@ -153,7 +153,7 @@ def test_branches_and_iterations_are_added(engine: af.Engine) -> None:
     engine.flows.add_branches(exid, "0_0", ["desk 'c'", "desk 'd'"])
     tasks = desk.wait_for(4)
     assert [task.name for task in tasks] == ["a", "b", "c", "d"]
-    with pytest.raises(MessageRefused, match="0_9"):
+    with pytest.raises(FlowMessageRefused, match="0_9"):
         engine.flows.add_branches(exid, "0_9", ["1"])
     for task in tasks:
         engine.return_task(task.id, {task.name: True})

@@ -11,7 +11,7 @@ import pytest
 import actorflow as af
 from actorflow.engine.errors import StoreFull, UnknownExecution
 from actorflow.engine.stores.memory import MemoryStore
-from actorflow.flows.errors import BadPayload, MessageRefused
+from actorflow.flows.errors import BadPayload, FlowMessageRefused
 from actorflow.runtime.errors import BadOption, PushTimeout
 from tests.engine.kinds import until
 from tests.engine.tasks import chores
@@ -149,10 +149,10 @@ def test_a_task_returned_twice_counts_once(engine: af.Engine) -> None:
     exid = engine.launch("sequence\n  set f.l []\n  desk 'x'\n  push f.l 1\n  desk 'y'")
     desk.wait_for(1)
     engine.flows.return_task(exid, "0_1", {"l": ["first"]})
-    with pytest.raises(MessageRefused, match=r"0_1.*returned"):
+    with pytest.raises(FlowMessageRefused, match=r"0_1.*returned"):
         engine.flows.return_task(exid, "0_1", {"l": ["second"]})
     desk.wait_for(2)
-    with pytest.raises(MessageRefused, match="0_1"):
+    with pytest.raises(FlowMessageRefused, match="0_1"):
         engine.flows.return_task(exid, "0_1", {"l": ["third"]})
     assert engine.return_task(desk.tasks[0].id, {"l": ["fourth"]}) is False
     assert engine.return_task(desk.tasks[1].id, desk.tasks[1].payload) is True
@@ -171,7 +171,7 @@ def test_of_many_who_return_a_task_one_wins(engine: af.Engine) -> None:
         gate.wait(PATIENCE)
         try:
             engine.flows.return_task(exid, "0_0", {"by": number})
-        except MessageRefused:
+        except FlowMessageRefused:
             fates.append("refused")
         else:
             fates.append("taken")
@@ -199,9 +199,9 @@ def test_what_cannot_be_given_back_says_why(engine: af.Engine) -> None:
     engine.tasker("desk", desk)
     exid = engine.launch("sequence\n  desk 'x'")
     desk.wait_for(1)
-    with pytest.raises(MessageRefused, match="no such task"):
+    with pytest.raises(FlowMessageRefused, match="no such task"):
         engine.flows.return_task(exid, "0", {})
-    with pytest.raises(MessageRefused, match="gone"):
+    with pytest.raises(FlowMessageRefused, match="gone"):
         engine.flows.return_task(exid, "0_7", {})
     with pytest.raises(BadPayload, match="JSON object"):
         engine.flows.return_task(exid, "0_0", [1])  # type: ignore[arg-type]
@@ -249,7 +249,7 @@ def test_a_killed_flow_leaves_no_task(engine: af.Engine) -> None:
     assert len(engine.parts.tasks) == 0
     assert engine.parts.store.open().rows == []
     assert engine.flows.kill(exid) is False
-    with pytest.raises(MessageRefused):
+    with pytest.raises(FlowMessageRefused):
         engine.flows.return_task(exid, "0_0", {})
 
 

@@ -13,9 +13,9 @@ from actorflow.engine.kind import Context, Failure, Outcome, Status, Watch
 from actorflow.engine.stores.protocol import Change
 from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.language.parser import parse
-from actorflow.flows.service.incoming import launch_body
 from actorflow.flows.service.kind import FlowKind, FlowState
 from actorflow.flows.service.library import Library
+from actorflow.flows.service.received_messages import launch_body
 from actorflow.flows.service.taskers import Directory
 from actorflow.runtime.worker.tickets import ThreadTicket
 

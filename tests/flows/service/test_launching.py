@@ -13,8 +13,8 @@ import actorflow as af
 from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, KindMismatch
 from actorflow.engine.kind import NewTask, Options, Outcome, Status, TaskEnded
 from actorflow.engine.stores.memory import MemoryStore
-from actorflow.engine.tasks.task import Task
-from actorflow.flows.errors import BadPayload, MessageRefused
+from actorflow.engine.tasks.task import TaskAttempt
+from actorflow.flows.errors import BadPayload, FlowMessageRefused
 from actorflow.flows.language.checks import EmptyFlow
 from actorflow.flows.service.exids import BadName, ExidMaker
 from actorflow.runtime.errors import BadJob, BadOption
@@ -132,7 +132,7 @@ def test_what_is_no_message_of_a_flow_does_no_harm(engine: af.Engine) -> None:
     exid = engine.launch("sequence\n  on 'go'\n  set f.went true")
     nonsense: list[Any] = [7, {}, {"point": "cancel", "nid": []}, {"point": "signal", "vars": 1}]
     for body in nonsense:
-        with pytest.raises(MessageRefused, match="refused"):
+        with pytest.raises(FlowMessageRefused, match="refused"):
             engine.send(exid, body)
     for body in (*nonsense[:3], {"point": "execute", "tree": "x"}):
         engine.parts.sender.append(exid, None, (body,))  # as an older sender may have stored it
@@ -208,7 +208,7 @@ def test_a_tasker_serves_flows_and_other_kinds(engine: af.Engine) -> None:
     assert engine.result("other", PATIENCE) == [1]
     assert engine.result(engine.launch("alice 'x'"), PATIENCE) == {"ret": [1]}
     other, flow = seen
-    assert (type(other), other.body) == (Task, {"a": 1})
+    assert (type(other), other.body) == (TaskAttempt, {"a": 1})
     assert (type(flow), flow.name) == (af.FlowTask, "x")
 
 

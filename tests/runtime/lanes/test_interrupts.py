@@ -12,7 +12,7 @@ import pytest
 import actorflow.runtime
 from actorflow.runtime.clock import SystemClock
 from actorflow.runtime.lanes.loop import LoopLane
-from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.lanes.pool import ThreadPool
 from actorflow.runtime.lanes.thread import ThreadLane
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from tests.runtime.lanes.test_lanes import Run
@@ -60,7 +60,7 @@ def places(call: Callable[[int], bool]) -> int:
 
 def lanes(kind: str) -> Iterator[Any]:
     if kind == "used pool":
-        pool = Pool(core=1, limit=3, name="actorflow-interrupted")
+        pool = ThreadPool(core=1, limit=3, name="actorflow-interrupted")
         while True:
             first = Run()
             pool.submit(first)
@@ -68,7 +68,7 @@ def lanes(kind: str) -> Iterator[Any]:
             until(lambda: bool(pool._idle), "the thread is idle")
             yield pool
     kinds: dict[str, Callable[[], Any]] = {
-        "pool": lambda: Pool(core=1, limit=3, name="actorflow-interrupted"),
+        "pool": lambda: ThreadPool(core=1, limit=3, name="actorflow-interrupted"),
         "thread": lambda: ThreadLane("interrupted"),
         "loop": lambda: LoopLane("actorflow-interrupted-loop"),
     }
@@ -77,7 +77,7 @@ def lanes(kind: str) -> Iterator[Any]:
 
 
 def close(lane: Any) -> None:
-    if isinstance(lane, Pool):
+    if isinstance(lane, ThreadPool):
         lane.close()
     elif isinstance(lane, ThreadLane):
         lane.release()
@@ -97,7 +97,7 @@ def test_m13_an_interrupted_submit_is_made_wholly_or_not_at_all(kind: str) -> No
         lane, run = next(fresh), Run()
         reached = interrupted_at(place, lambda: lane.submit(run))
         UNINTERRUPTIBLE.run(lambda: None)  # all work handed over before is done
-        if isinstance(lane, Pool):
+        if isinstance(lane, ThreadPool):
             until(lambda: lane.statistics().waiting == 0, "submitted work runs by itself")
         last = Run()
         lane.submit(last)
@@ -129,7 +129,7 @@ def test_m13_what_an_interrupted_submit_put_into_a_busy_pool_gets_a_thread(how: 
     """The thread that was idle when the submit looked has begun something long meanwhile."""
 
     def once(place: int) -> bool:
-        pool, gate = Pool(core=1, limit=3, name="actorflow-interrupted"), threading.Event()
+        pool, gate = ThreadPool(core=1, limit=3, name="actorflow-interrupted"), threading.Event()
         begun = threading.Event()
 
         class Long:

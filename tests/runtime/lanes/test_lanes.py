@@ -12,7 +12,7 @@ import pytest
 import actorflow as af
 from actorflow.runtime.lanes import pool as pools
 from actorflow.runtime.lanes.loop import LOOP, LoopLane
-from actorflow.runtime.lanes.pool import POOL, Pool
+from actorflow.runtime.lanes.pool import POOL, ThreadPool
 from actorflow.runtime.lanes.thread import ThreadLane
 from tests.runtime.worker.probe import PATIENCE, Probe, ended, until
 
@@ -62,7 +62,7 @@ class FakePoolThread:
         return self.still
 
 
-class StillPool(Pool):
+class StillPool(ThreadPool):
     """A pool that counts how much it would grow."""
 
     def __init__(self, *pool_threads: FakePoolThread, core: int = 2) -> None:
@@ -132,11 +132,11 @@ def test_a_seat_stands_still_if_it_neither_begins_runs_nor_uses_the_processor() 
 @pytest.mark.parametrize(("core", "limit"), [(0, 5), (-1, 5), (3, 2)])
 def test_impossible_pools_are_refused(core: int, limit: int) -> None:
     with pytest.raises(af.BadOption, match="1 <= core <= limit"):
-        Pool(core=core, limit=limit)
+        ThreadPool(core=core, limit=limit)
 
 
 def test_a_pool_starts_without_threads_and_grows_to_its_core() -> None:
-    pool = Pool(core=2, name="actorflow-small")
+    pool = ThreadPool(core=2, name="actorflow-small")
     assert pool.statistics().threads == 0
     gate = threading.Event()
     runs = [Run(lambda: gate.wait(PATIENCE)) for _ in range(2)]
@@ -155,7 +155,7 @@ def test_a_pool_starts_without_threads_and_grows_to_its_core() -> None:
 
 
 def test_threads_beyond_the_core_retire() -> None:
-    pool = Pool(core=1, limit=10, linger=0.01, name="actorflow-retire")
+    pool = ThreadPool(core=1, limit=10, linger=0.01, name="actorflow-retire")
     gate = threading.Event()
     runs = [Run(lambda: gate.wait(PATIENCE)) for _ in range(5)]
     for run in runs:
@@ -171,7 +171,7 @@ def test_threads_beyond_the_core_retire() -> None:
 
 def test_a_thread_that_retires_first_runs_what_arrived_meanwhile() -> None:
     """Work arrives when a thread has lost its patience but still counts as idle."""
-    pool = Pool(core=1, limit=5, linger=0.01, name="actorflow-late")
+    pool = ThreadPool(core=1, limit=5, linger=0.01, name="actorflow-late")
     run = Run()
 
     class LatePut:
@@ -205,7 +205,7 @@ def test_a_thread_that_retires_first_runs_what_arrived_meanwhile() -> None:
 
 def test_what_comes_just_after_the_last_look_of_the_watcher_is_looked_at() -> None:
     """The watcher does not sleep yet, so nobody wakes it."""
-    pool = Pool(core=1, name="actorflow-drowsy")
+    pool = ThreadPool(core=1, name="actorflow-drowsy")
     looks: list[bool] = []
     waiting, seen = threading.Event(), threading.Event()
 
@@ -226,7 +226,7 @@ def test_what_comes_just_after_the_last_look_of_the_watcher_is_looked_at() -> No
 
 
 def test_the_limit_holds() -> None:
-    pool = Pool(core=1, limit=3, name="actorflow-limit")
+    pool = ThreadPool(core=1, limit=3, name="actorflow-limit")
     gate = threading.Event()
     runs = [Run(lambda: gate.wait(PATIENCE)) for _ in range(6)]
     for run in runs:
@@ -244,7 +244,7 @@ def test_a_run_that_raises_does_not_end_the_thread(caplog: pytest.LogCaptureFixt
     def fails() -> None:
         raise SystemExit(3)
 
-    for lane in (Pool(core=1, limit=1, name="actorflow-solid"), ThreadLane("solid")):
+    for lane in (ThreadPool(core=1, limit=1, name="actorflow-solid"), ThreadLane("solid")):
         bad, good = Run(fails), Run()
         lane.submit(bad)
         lane.submit(good)
@@ -252,7 +252,7 @@ def test_a_run_that_raises_does_not_end_the_thread(caplog: pytest.LogCaptureFixt
         assert bad.thread is good.thread
         assert "run raised" in caplog.text
         caplog.clear()
-        if isinstance(lane, Pool):
+        if isinstance(lane, ThreadPool):
             lane.close()
         else:
             lane.release()

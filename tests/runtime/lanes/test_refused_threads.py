@@ -17,7 +17,7 @@ from actorflow.runtime.clock import SystemClock
 from actorflow.runtime.lanes import thread_start
 from actorflow.runtime.lanes import uninterruptible as helper_module
 from actorflow.runtime.lanes.loop import LoopLane
-from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.lanes.pool import ThreadPool
 from actorflow.runtime.lanes.thread import ThreadLane
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.lanes.test_lanes import Run
@@ -26,7 +26,7 @@ from tests.runtime.worker.probe import PATIENCE, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from actorflow.runtime.lanes.lane import Lane
+    from actorflow.runtime.lanes.lane import RuntimeLane
 
 
 class System:
@@ -80,8 +80,8 @@ def calling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     helper._inbox.put(None)
 
 
-def close(lane: Lane) -> None:
-    if isinstance(lane, Pool):
+def close(lane: RuntimeLane) -> None:
+    if isinstance(lane, ThreadPool):
         lane.close()
     elif isinstance(lane, LoopLane):
         loop = lane._loop
@@ -93,8 +93,8 @@ def close(lane: Lane) -> None:
         lane.release()
 
 
-LANES: dict[str, Callable[[], Lane]] = {
-    "pool": lambda: Pool(core=1, limit=3, name="actorflow-refused"),
+LANES: dict[str, Callable[[], RuntimeLane]] = {
+    "pool": lambda: ThreadPool(core=1, limit=3, name="actorflow-refused"),
     "thread": lambda: ThreadLane("refused"),
     "loop": lambda: LoopLane("actorflow-refused-loop"),
 }
@@ -135,7 +135,7 @@ def test_m14_the_next_submit_tries_again(system: System, calling: Any, kind: str
 
 
 def test_m14_a_thread_is_listed_only_after_it_has_started(system: System) -> None:
-    pool = Pool(core=2, name="actorflow-listed")
+    pool = ThreadPool(core=2, name="actorflow-listed")
     system.refuses = True
     run = Run()
     pool.submit(run)
@@ -150,7 +150,7 @@ def test_m14_a_thread_is_listed_only_after_it_has_started(system: System) -> Non
 
 
 def test_m14_the_watcher_survives_and_the_pool_grows_later(system: System) -> None:
-    pool = Pool(core=1, limit=10, name="actorflow-survives")
+    pool = ThreadPool(core=1, limit=10, name="actorflow-survives")
     gate = threading.Event()
     runs = [Run(lambda: gate.wait(PATIENCE)) for _ in range(4)]
     pool.submit(runs[0])
@@ -171,7 +171,7 @@ def test_m14_the_watcher_survives_and_the_pool_grows_later(system: System) -> No
 
 
 def test_m14_a_watcher_that_cannot_start_is_started_later(system: System) -> None:
-    pool = Pool(core=1, limit=10, name="actorflow-watcher")
+    pool = ThreadPool(core=1, limit=10, name="actorflow-watcher")
     gate = threading.Event()
     first, second = Run(lambda: gate.wait(PATIENCE)), Run(gate.set)
     pool.submit(first)

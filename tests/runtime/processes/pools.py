@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actorflow.runtime.processes.call import Call, CallEnded
+from actorflow.runtime.processes.call import CallEnded, ProcessCall
 from actorflow.runtime.processes.child.heartbeat import heartbeat
 from actorflow.runtime.processes.packed import pack
 
@@ -50,7 +50,7 @@ class Collector:
         return {each.id: each for each in found}
 
 
-def run(pool: ProcessPool, *calls: Call) -> list[CallEnded]:
+def run(pool: ProcessPool, *calls: ProcessCall) -> list[CallEnded]:
     """Make calls and wait; return their ends in the order of the calls."""
     collector = Collector()
     pool.submit(calls, collector)
@@ -60,7 +60,7 @@ def run(pool: ProcessPool, *calls: Call) -> list[CallEnded]:
 
 def one(pool: ProcessPool, function: Any, *args: Any, **options: Any) -> CallEnded:
     """Make one call and wait."""
-    (ended,) = run(pool, Call("one", pack(function, args), **options))
+    (ended,) = run(pool, ProcessCall("one", pack(function, args), **options))
     return ended
 
 

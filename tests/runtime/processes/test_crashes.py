@@ -22,7 +22,7 @@ from actorflow.runtime.errors import (
     ProcessCrashed,
     ProcessTimeout,
 )
-from actorflow.runtime.processes.call import Call, CallEnded, CallOutcome
+from actorflow.runtime.processes.call import CallEnded, CallOutcome, ProcessCall
 from actorflow.runtime.processes.launcher import Forkserver, Spawn
 from actorflow.runtime.processes.packed import pack
 from actorflow.runtime.processes.process_pool import ProcessPool
@@ -55,9 +55,9 @@ def test_a5_a_crash_fails_only_the_call_in_hand(
     crash: Any, text: str, code: int, launcher: str, notes: Path
 ) -> None:
     with ProcessPool(1, launcher=launcher) as pool:
-        run(pool, *(Call.of(("warm", n), pools.nothing) for n in range(50)))
-        rest = [Call.of(n, pools.count_runs, str(notes), n) for n in range(40)]
-        found = run(pool, *rest[:20], Call("crash", pack(crash)), *rest[20:])
+        run(pool, *(ProcessCall.of(("warm", n), pools.nothing) for n in range(50)))
+        rest = [ProcessCall.of(n, pools.count_runs, str(notes), n) for n in range(40)]
+        found = run(pool, *rest[:20], ProcessCall("crash", pack(crash)), *rest[20:])
         crashed = found.pop(20)
         assert crashed.outcome is CallOutcome.CRASHED
         assert isinstance(crashed.error, ProcessCrashed)
@@ -93,7 +93,7 @@ def test_processes_killed_at_random_through_2000_calls() -> None:
                     return
 
         pool.submit(
-            [Call(n, pack(pools.double, (n,)), crashes_max=1000) for n in range(2000)],
+            [ProcessCall(n, pack(pools.double, (n,)), crashes_max=1000) for n in range(2000)],
             ended,
         )
         found = collector.by_id(2000)
@@ -125,8 +125,8 @@ def test_a9_a_call_that_takes_too_long_is_killed(notes: Path, clock: VirtualCloc
         collector = Collector()
         pool.submit(
             [
-                Call("slow", pack(pools.hang, (str(notes),)), timeout=10.0),
-                Call.of("next", pools.double, 4),
+                ProcessCall("slow", pack(pools.hang, (str(notes),)), timeout=10.0),
+                ProcessCall.of("next", pools.double, 4),
             ],
             collector,
         )
@@ -146,7 +146,8 @@ def test_cancelling_kills_the_call_in_hand(notes: Path) -> None:
     with ProcessPool(1) as pool:
         collector = Collector()
         pool.submit(
-            [Call.of("a", pools.hang, str(notes)), Call.of("b", pools.double, 2)], collector
+            [ProcessCall.of("a", pools.hang, str(notes)), ProcessCall.of("b", pools.double, 2)],
+            collector,
         )
         (process,) = lines(notes, 1)
         pool.cancel("a")
@@ -162,7 +163,7 @@ def test_cancelling_kills_the_call_in_hand(notes: Path) -> None:
 def test_cancelling_takes_programs_of_the_call_along(notes: Path) -> None:
     with ProcessPool(1) as pool:
         collector = Collector()
-        pool.submit(Call.of("a", pools.hang_with_program, str(notes)), collector)
+        pool.submit(ProcessCall.of("a", pools.hang_with_program, str(notes)), collector)
         (program,) = lines(notes, 1)
         pool.cancel("a")
         collector.wait(1)
@@ -174,11 +175,12 @@ def test_cancelling_what_waits_or_is_held_in_reserve(notes: Path, tmp_path: Path
     runs.touch()
     mine = RuntimeError("not wanted")
     with ProcessPool(1) as pool:
-        run(pool, *(Call.of(("warm", n), pools.nothing) for n in range(50)))
+        run(pool, *(ProcessCall.of(("warm", n), pools.nothing) for n in range(50)))
         collector = Collector()
-        slow = Call.of("slow", pools.wait_for, str(notes), "go")
+        slow = ProcessCall.of("slow", pools.wait_for, str(notes), "go")
         pool.submit(
-            [slow, *(Call.of(n, pools.count_runs, str(runs), n) for n in range(100))], collector
+            [slow, *(ProcessCall.of(n, pools.count_runs, str(runs), n) for n in range(100))],
+            collector,
         )
         (process,) = lines(notes, 1)
         for n in range(0, 100, 2):
@@ -208,7 +210,9 @@ def test_t16_a_process_is_renewed_when_it_is_old(clock: VirtualClock) -> None:
 def test_idle_processes_stop_down_to_the_least(clock: VirtualClock, notes: Path) -> None:
     with ProcessPool((1, 3), idle_stop=30.0, clock=clock) as pool:
         collector = Collector()
-        pool.submit([Call.of(n, pools.wait_for, str(notes), "go") for n in range(3)], collector)
+        pool.submit(
+            [ProcessCall.of(n, pools.wait_for, str(notes), "go") for n in range(3)], collector
+        )
         lines(notes, 3)
         assert pool.statistics().workers == 3
         pools.note(str(notes), "go")
@@ -226,7 +230,9 @@ def test_t11_processes_start_with_demand(notes: Path) -> None:
         one(pool, pools.nothing)
         assert pool.statistics().workers == 1
         collector = Collector()
-        pool.submit([Call.of(n, pools.wait_for, str(notes), "go") for n in range(2)], collector)
+        pool.submit(
+            [ProcessCall.of(n, pools.wait_for, str(notes), "go") for n in range(2)], collector
+        )
         lines(notes, 2)
         assert pool.statistics().launches == 2
         pools.note(str(notes), "go")
@@ -265,7 +271,7 @@ def test_a5_a_launcher_that_fails_ends_what_waits() -> None:
 def test_a5_those_who_have_started_do_the_work_of_those_who_cannot(notes: Path) -> None:
     launcher = NoMore(1)
     with ProcessPool(2, launcher=launcher, launches_max=2) as pool:
-        found = run(pool, *(Call.of(n, pools.process) for n in range(100)))
+        found = run(pool, *(ProcessCall.of(n, pools.process) for n in range(100)))
         assert len({each.result for each in found}) == 1
     launcher.close()
 
@@ -304,7 +310,7 @@ def test_many_threads_submit_and_cancel() -> None:
 
         def work(name: int) -> None:
             for n in range(100):
-                pool.submit(Call.of((name, n), pools.double, n), collector)
+                pool.submit(ProcessCall.of((name, n), pools.double, n), collector)
                 if n % 10 == 0:
                     pool.cancel((name, n))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actorflow.runtime.errors import LaunchFailed, ProcessCancelled, ProcessCrashed
-from actorflow.runtime.processes.call import Call, CallOutcome
+from actorflow.runtime.processes.call import CallOutcome, ProcessCall
 from actorflow.runtime.processes.packed import Packed
 from actorflow.runtime.processes.policy.actions import (
     Action,
@@ -30,7 +30,7 @@ PACKED = Packed(b"")
 
 
 def job(name: Any, **options: Any) -> PoolCall:
-    return PoolCall(Call(name, PACKED, **options))
+    return PoolCall(ProcessCall(name, PACKED, **options))
 
 
 class Process:

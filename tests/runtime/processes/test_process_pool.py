@@ -20,7 +20,7 @@ from actorflow.runtime.errors import (
     ProcessCancelled,
     WorkerStopped,
 )
-from actorflow.runtime.processes.call import Call, CallEnded, CallOutcome
+from actorflow.runtime.processes.call import CallEnded, CallOutcome, ProcessCall
 from actorflow.runtime.processes.packed import pack
 from actorflow.runtime.processes.process_pool import ProcessPool
 from tests.runtime.processes import pools
@@ -46,7 +46,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 def test_t25_t27_calls_run_in_other_processes(pool: ProcessPool) -> None:
-    calls = [Call.of(number, pools.double, number) for number in range(200)]
+    calls = [ProcessCall.of(number, pools.double, number) for number in range(200)]
     found = run(pool, *calls)
     assert [each.result for each in found] == [2 * number for number in range(200)]
     assert all(each.outcome is CallOutcome.OK and each.ok for each in found)
@@ -58,7 +58,7 @@ def test_t25_t27_calls_run_in_other_processes(pool: ProcessPool) -> None:
 
 
 def test_keyword_arguments_and_coroutine_functions(pool: ProcessPool) -> None:
-    assert run(pool, Call.of("a", pools.add, 1, second=2))[0].result == 3
+    assert run(pool, ProcessCall.of("a", pools.add, 1, second=2))[0].result == 3
     assert one(pool, pools.later, "x").result == "x"
 
 
@@ -70,7 +70,7 @@ def test_lambdas_and_closures_go_by_value(pool: ProcessPool) -> None:
 
 def test_what_cannot_be_sent_is_refused_at_once() -> None:
     with pytest.raises(BadJob, match=r"cannot run in another process.*pickled"):
-        Call.of("a", pools.double, threading.Lock())
+        ProcessCall.of("a", pools.double, threading.Lock())
 
 
 def test_what_a_function_raises_comes_with_its_traceback(pool: ProcessPool) -> None:
@@ -125,7 +125,7 @@ def test_large_values_travel_both_ways(pool: ProcessPool, size: int) -> None:
 
 
 def test_more_large_results_than_files(pool: ProcessPool) -> None:
-    calls = [Call.of(number, np.full, 20_000, number) for number in range(300)]
+    calls = [ProcessCall.of(number, np.full, 20_000, number) for number in range(300)]
     found = run(pool, *calls)
     assert all(each.result[0] == each.id for each in found)
     assert len(list(Path("/proc/self/fd").iterdir())) < 250
@@ -139,7 +139,7 @@ def test_setup_runs_once_in_each_process() -> None:
 
 def test_t15_t16_a3_renewal_loses_and_repeats_nothing(notes: Path) -> None:
     with ProcessPool(2, renew_after=7) as pool:
-        calls = [Call.of(n, pools.count_runs, str(notes), n) for n in range(500)]
+        calls = [ProcessCall.of(n, pools.count_runs, str(notes), n) for n in range(500)]
         found = run(pool, *calls)
         assert [each.result for each in found] == list(range(500))
         processes: dict[int | None, int] = {}
@@ -189,9 +189,9 @@ def test_heartbeats_ask_the_parent(pool: ProcessPool, notes: Path) -> None:
 def test_calls_in_reserve_go_to_whoever_is_idle(notes: Path) -> None:
     """Calls behind a slow one are taken back."""
     with ProcessPool(2) as pool:
-        run(pool, *(Call.of(("warm", n), pools.nothing) for n in range(200)))
-        slow = Call.of("slow", pools.wait_for, str(notes), "go")
-        quick = [Call.of(n, pools.double, n) for n in range(100)]
+        run(pool, *(ProcessCall.of(("warm", n), pools.nothing) for n in range(200)))
+        slow = ProcessCall.of("slow", pools.wait_for, str(notes), "go")
+        quick = [ProcessCall.of(n, pools.double, n) for n in range(100)]
         collector = Collector()
         pool.submit([slow, *quick], collector)
         found = collector.by_id(100)
@@ -204,9 +204,11 @@ def test_an_id_in_hand_is_refused_and_nothing_of_the_batch_is_taken(
     pool: ProcessPool, notes: Path
 ) -> None:
     collector = Collector()
-    pool.submit(Call.of("a", pools.wait_for, str(notes), "go"), collector)
+    pool.submit(ProcessCall.of("a", pools.wait_for, str(notes), "go"), collector)
     with pytest.raises(BadOption, match=r"id='a' is in hand"):
-        pool.submit([Call.of("b", pools.nothing), Call.of("a", pools.nothing)], collector)
+        pool.submit(
+            [ProcessCall.of("b", pools.nothing), ProcessCall.of("a", pools.nothing)], collector
+        )
     pools.note(str(notes), "go")
     assert [each.id for each in collector.wait(1)] == ["a"]
     assert one(pool, pools.nothing).ok
@@ -219,7 +221,7 @@ def test_what_is_told_may_fail(pool: ProcessPool) -> None:
         told.set()
         raise ValueError
 
-    pool.submit(Call.of("a", pools.nothing), ended)
+    pool.submit(ProcessCall.of("a", pools.nothing), ended)
     assert told.wait(pools.PATIENCE)
     assert one(pool, pools.nothing).ok
 
@@ -230,16 +232,18 @@ def test_a_call_may_be_submitted_by_the_end_of_another(pool: ProcessPool) -> Non
     def ended(before: CallEnded) -> None:
         collector(before)
         if before.result < 20:
-            pool.submit(Call.of(before.result, pools.double, before.result), ended)
+            pool.submit(ProcessCall.of(before.result, pools.double, before.result), ended)
 
-    pool.submit(Call.of("first", pools.double, 1), ended)
+    pool.submit(ProcessCall.of("first", pools.double, 1), ended)
     assert [each.result for each in collector.wait(5)] == [2, 4, 8, 16, 32]
 
 
 def test_closing_ends_calls_and_processes(notes: Path) -> None:
     pool = ProcessPool(1)
     collector = Collector()
-    pool.submit([Call.of("a", pools.hang, str(notes)), Call.of("b", pools.nothing)], collector)
+    pool.submit(
+        [ProcessCall.of("a", pools.hang, str(notes)), ProcessCall.of("b", pools.nothing)], collector
+    )
     (process,) = pools.lines(notes, 1)
     pool.close()
     found = collector.by_id(2)
@@ -248,14 +252,14 @@ def test_closing_ends_calls_and_processes(notes: Path) -> None:
         assert isinstance(found[name].error, ProcessCancelled)
     wait_gone(int(process))
     with pytest.raises(WorkerStopped, match="closed"):
-        pool.submit(Call.of("c", pools.nothing), collector)
+        pool.submit(ProcessCall.of("c", pools.nothing), collector)
     pool.close()
 
 
 def test_draining_runs_what_was_submitted() -> None:
     collector = Collector()
     with ProcessPool((1, 2)) as pool:
-        pool.submit([Call.of(n, pools.double, n) for n in range(50)], collector)
+        pool.submit([ProcessCall.of(n, pools.double, n) for n in range(50)], collector)
     assert len(collector.ended) == 50
     assert all(each.ok for each in collector.ended)
     assert pool.statistics().workers == 0
@@ -264,7 +268,7 @@ def test_draining_runs_what_was_submitted() -> None:
 def test_draining_has_an_end(notes: Path) -> None:
     pool = ProcessPool(1)
     collector = Collector()
-    pool.submit(Call.of("a", pools.hang, str(notes)), collector)
+    pool.submit(ProcessCall.of("a", pools.hang, str(notes)), collector)
     pools.lines(notes, 1)
     pool.close(drain=True, timeout=0.01)
     assert collector.by_id(1)["a"].outcome is CallOutcome.CANCELLED
@@ -312,7 +316,7 @@ def test_bad_options_are_refused(options: dict[str, Any], text: str) -> None:
 def test_bad_calls_are_refused(pool: ProcessPool, options: dict[str, Any], text: str) -> None:
     options = {"payload": pack(pools.nothing), **options}
     with pytest.raises(BadOption, match=text):
-        pool.submit(Call("a", **options), Collector())
+        pool.submit(ProcessCall("a", **options), Collector())
 
 
 def test_spawn_starts_fresh_interpreters() -> None:
@@ -335,7 +339,7 @@ def test_a5_a_process_that_cannot_start_fails_what_waits(
     launcher: str, setup: Any, text: str
 ) -> None:
     with ProcessPool(2, setup=setup, launches_max=2, launcher=launcher) as pool:
-        found = run(pool, *(Call.of(n, pools.nothing) for n in range(3)))
+        found = run(pool, *(ProcessCall.of(n, pools.nothing) for n in range(3)))
         for each in found:
             assert each.outcome is CallOutcome.CRASHED
             assert isinstance(each.error, LaunchFailed)
@@ -371,7 +375,7 @@ def test_calls_that_come_while_the_pool_is_being_closed_are_ended() -> None:
         def submit(pool: ProcessPool, collector: Collector, accepted: list[int]) -> None:
             for number in range(1000):
                 try:
-                    pool.submit(Call.of(number, pools.nothing), collector)
+                    pool.submit(ProcessCall.of(number, pools.nothing), collector)
                 except WorkerStopped:
                     return
                 accepted.append(number)

@@ -68,7 +68,7 @@ def begun(works: list[dict[str, Any]], **properties: Any) -> Agency:
 def test_z53_branches_come_in_order_of_executions_then_nothing() -> None:
     agency = begun(PAIR, total=1)
     agency.receive(
-        m.Succeeded(2, "0/0.0", "a"), m.Succeeded(3, "0/0.1", "b"), m.Event(4, "paid", 5)
+        m.Succeeded(2, "0/0.0", "a"), m.Succeeded(3, "0/0.1", "b"), m.EventSent(4, "paid", 5)
     )
     cursor = agency.cursor()
     found = []
@@ -99,7 +99,7 @@ def test_r9_a_branch_is_found_by_its_key_not_by_the_index() -> None:
 
 def test_r21_a_branch_has_the_names_of_the_seed() -> None:
     agency = begun([TASK])
-    agency.receive(m.Event(1, "paid", {"amount": 4}), m.Started(2, "0/0.0"))
+    agency.receive(m.EventSent(1, "paid", {"amount": 4}), m.Started(2, "0/0.0"))
     cursor = agency.cursor()
     event = cursor.next_branch()
     assert event["branch"] == {
@@ -117,7 +117,7 @@ def test_r21_a_branch_has_the_names_of_the_seed() -> None:
     }
     cursor.finish_branch({})
     agency.complete(cursor)
-    agency.receive(m.Failed(3, "0/0.0", {"name": "IOError", "message": "no", "code": 5}))
+    agency.receive(m.StepHasFailed(3, "0/0.0", {"name": "IOError", "message": "no", "code": 5}))
     assert agency.cursor().next_branch()["branch"] == {
         "key": 3,
         "type": "onFailure",
@@ -165,7 +165,7 @@ def test_z54_properties_are_stored_when_they_changed_and_the_output_when_it_is_t
 
 def test_r4_properties_are_those_at_the_begin_of_the_next_index() -> None:
     agency = begun([TASK], total=1)
-    agency.receive(m.Event(1, "a"), m.Event(2, "b"))
+    agency.receive(m.EventSent(1, "a"), m.EventSent(2, "b"))
     cursor = agency.cursor()
     cursor.next_branch()
     cursor.finish_branch({"total": 2})
@@ -195,7 +195,7 @@ def test_r5_after_execute_come_the_properties_that_on_success_has_left() -> None
 
 def test_r6_a_replay_that_stops_where_the_last_one_did_reverts_nothing() -> None:
     agency = begun(PAIR, total=1)
-    agency.receive(m.Event(1, "more"))
+    agency.receive(m.EventSent(1, "more"))
     cursor = agency.cursor()
     cursor.next_branch()
     cursor.finish_branch({"total": 5})
@@ -294,9 +294,9 @@ def test_z57_another_work_at_a_known_position_is_modified(change: dict[str, Any]
 
 def test_z58_a_work_is_complete_only_from_its_completion_index_on() -> None:
     agency = begun([TASK])
-    agency.receive(m.Event(1, "first"))
+    agency.receive(m.EventSent(1, "first"))
     agency.pass_over()
-    agency.receive(m.Event(2, "second"), m.Succeeded(3, "0/0.0", 5))
+    agency.receive(m.EventSent(2, "second"), m.Succeeded(3, "0/0.0", 5))
     cursor = agency.cursor()
     answers = []
     while given := cursor.next_branch():
@@ -335,7 +335,7 @@ def test_r16_a_failure_is_told_to_code_that_wants_to_know() -> None:
     works = [{**TASK, "raises": True}]
     agency = begun(works, total=1)
     error = {"name": "IOError", "message": "no"}
-    agency.receive(m.Failed(2, "0/0.0", error))
+    agency.receive(m.StepHasFailed(2, "0/0.0", error))
     cursor = agency.cursor()
     assert cursor.next_branch()["branch"]["type"] == "onFailure"
     cursor.finish_branch({"total": 2})
@@ -349,7 +349,7 @@ def test_r16_a_failure_is_told_to_code_that_wants_to_know() -> None:
 
 def test_r16_an_interrupted_work_is_told_to_the_code() -> None:
     agency = begun([TASK])
-    agency.receive(m.Event(2, "stop", interrupts=True))
+    agency.receive(m.EventSent(2, "stop", interrupts=True))
     cursor = agency.cursor()
     answers = []
     while given := cursor.next_branch():

@@ -13,7 +13,7 @@ from actorflow.workflows.agent.wire import write_broken, write_completed
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.state import StepType
-from actorflow.workflows.service.incoming import control_body, event_body, start_body
+from actorflow.workflows.service.received_messages import control_body, event_body, start_body
 from actorflow.workflows.service.remote.kind import remote_kind
 
 

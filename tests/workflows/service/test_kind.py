@@ -14,8 +14,8 @@ from actorflow.testing.kinds import check_kind
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.service.dispatched import DispatchedKind
-from actorflow.workflows.service.incoming import control_body, event_body, start_body
 from actorflow.workflows.service.kind import WorkflowKind
+from actorflow.workflows.service.received_messages import control_body, event_body, start_body
 from tests.workflows.service.orders import Order, Parent
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 import actorflow as af
-from actorflow.engine import growing
+from actorflow.engine import growing_bytes
 from actorflow.engine.kind import Addition, Context, Message, TaskEnded
 from actorflow.testing.kinds import check_kind
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import MessageRefused
 from actorflow.workflows.instance.instance import Instance
-from actorflow.workflows.service.incoming import event_body, start_body
 from actorflow.workflows.service.kind import WorkflowKind
+from actorflow.workflows.service.received_messages import event_body, start_body
 from actorflow.workflows.service.stored import read
 from tests.workflows.service.test_kind import CONTROLS, EVENTS, START, Busy
 
@@ -57,7 +57,7 @@ def test_additions_stand_for_the_same_as_a_whole(
     deciders: list[Decider], monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
     """Any messages, any outcomes of steps; read again after each run, or not."""
-    monkeypatch.setattr(growing, "SMALL", small)
+    monkeypatch.setattr(growing_bytes, "SMALL", small)
     check_kind(
         lambda: kind_of(deciders, Busy),
         messages=START | EVENTS | EVENTS | CONTROLS,
@@ -107,7 +107,7 @@ def test_a_step_writes_the_same_at_any_length(deciders: list[Decider]) -> None:
     added = [len(each.data) for each in written if isinstance(each, Addition)]
     wholes = [len(each) for each in written if isinstance(each, bytes)]
     assert max(added[-100:]) < max(added[:100]) * 1.1  # numbers have become longer
-    large = [size for size in wholes if size > growing.SMALL]
+    large = [size for size in wholes if size > growing_bytes.SMALL]
     assert all(new > 1.4 * old for old, new in pairwise(large[:-1])), "seldom, and ever more so"
     assert isinstance(written[-1], bytes), "an instance that has ended is stored as a whole"
     assert sum(added) + sum(large) < 6 * large[-1]

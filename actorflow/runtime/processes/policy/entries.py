@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from actorflow.runtime.processes.call import Call, CallOutcome
+    from actorflow.runtime.processes.call import CallOutcome, ProcessCall
 
 __all__ = ["ACTIVE", "PoolCall", "PoolLimits", "ProcessEntry", "ProcessState"]
 
@@ -19,7 +19,7 @@ class PoolCall:
 
     __slots__ = ("call", "crashes", "ended", "over", "sequence", "skipped", "verdict")
 
-    def __init__(self, call: Call, ended: Any = None) -> None:
+    def __init__(self, call: ProcessCall, ended: Any = None) -> None:
         self.call = call
         self.ended = ended
         """Whom to tell, for the shell."""

@@ -33,7 +33,7 @@ from actorflow.runtime.worker.job.batch import Batch
 from actorflow.runtime.worker.job.preemption import watch
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import LONG, NEVER, Accumulation
-from actorflow.runtime.worker.pair.interface import Effects, Slot, Task
+from actorflow.runtime.worker.pair.interface import Effects, Slot, SlotTask
 from actorflow.runtime.worker.pair.lifecycle import Lifecycle
 from actorflow.runtime.worker.pair.metrics import Backlog, LatencySampler, Timing, may_reorder
 from actorflow.runtime.worker.pair.offers import Offers, refuse_late, take_back
@@ -48,8 +48,8 @@ from actorflow.runtime.worker.pair.states import (
     RUNNING,
     STARTED,
     STARTING,
-    Event,
     Facts,
+    PairEvent,
     PairState,
     StopMode,
 )
@@ -139,7 +139,7 @@ class Accumulator:
         if self.core.shape.timed:  # not empty while pushes have to compare that length at all
             self.counting = [None] * self.core.shape.folds
         # A pair that runs one batch at a time is its own slot.
-        self.first: Task | None = None
+        self.first: SlotTask | None = None
         self.batch: Batch | None = None
         self.parts: list[Batch] | None = None
         self.span: tuple[float, float, float] | None = None
@@ -209,7 +209,7 @@ class Accumulator:
         current = CURRENT.get()
         return current is self or (type(current) is Slot and current.pair is self)
 
-    def enter(self, state: PairState, event: Event, facts: Facts = NOTHING_HELD) -> None:
+    def enter(self, state: PairState, event: PairEvent, facts: Facts = NOTHING_HELD) -> None:
         """Change the state after an event. Under the lock; nothing else changes it.
 
         The general path passes the facts for which it has asked the table. The hot path has not
@@ -308,12 +308,12 @@ class Accumulator:
 
     run = runner.run  # itself, because every call before the job takes its time
 
-    def begin(self, slot: Any, generation: int) -> Task | None:
+    def begin(self, slot: Any, generation: int) -> SlotTask | None:
         """Return what the slot does first; `None` if it was submitted for nothing."""
         with self.lock:
             if generation != self.generation:
                 return None  # later work has been submitted by itself
-            task: Task | None = slot.first
+            task: SlotTask | None = slot.first
             if task is not None or self.free_slots is not None:
                 slot.first = None
                 return task
@@ -399,13 +399,13 @@ class Accumulator:
 
     def done(  # noqa: C901, PLR0912 - the hot path, inlined on purpose
         self, slot: Any, generation: int, batch: Batch, state: Any
-    ) -> Task | None:
+    ) -> SlotTask | None:
         """Account for a batch that was processed, and return what the slot does next.
 
         Only the lane calls this. The callers of the batch are resolved afterwards, so that a woken
         caller does not contend with this thread for the interpreter.
         """
-        task: Task | None
+        task: SlotTask | None
         now = self.settings.now
         end = now()
         with self.lock:
@@ -462,7 +462,7 @@ class Accumulator:
         self.conclude(effects)
         return task
 
-    def _resume(self, slot: Any, effects: Effects) -> Task | None:
+    def _resume(self, slot: Any, effects: Effects) -> SlotTask | None:
         """Look at the inbox once more after the token was put in place. Under the lock."""
         event = recheck_inbox(self)
         if event is not None:
@@ -479,7 +479,7 @@ class Accumulator:
 
     # The general path.
 
-    def next(self, slot: Any, generation: int, event: Event = DONE) -> Task | None:
+    def next(self, slot: Any, generation: int, event: PairEvent = DONE) -> SlotTask | None:
         """Return what the slot does after a hook, an answer to mail or a failed batch."""
         with self.lock:
             if generation != self.generation:
@@ -502,7 +502,7 @@ class Accumulator:
                     outcome = batch.outcomes or MessageOutcome.PROCESSED
                     self.core.report(batch, end - slot.span[2], outcome)
 
-    def next_part(self, slot: Any, generation: int) -> Task | None:
+    def next_part(self, slot: Any, generation: int) -> SlotTask | None:
         """Return the rest of a batch that failed, or the task after it."""
         with self.lock:
             if generation != self.generation:
@@ -524,7 +524,7 @@ class Accumulator:
         self.conclude(effects)
         return task
 
-    def postpone(self, slot: Any, generation: int, task: Task) -> None:
+    def postpone(self, slot: Any, generation: int, task: SlotTask) -> None:
         """Let others run before the slot goes on with a task."""
         with self.lock:
             if generation != self.generation:

@@ -50,7 +50,7 @@ from actorflow.runtime.worker.pair.states import (
     STARTING,
     STOP,
     TRIPPED,
-    Event,
+    PairEvent,
     StopMode,
 )
 from actorflow.runtime.worker.pair.transitions import (
@@ -150,7 +150,7 @@ class Lifecycle:
         """
         self._start(REVIVED)
 
-    def _start(self, event: Event) -> None:
+    def _start(self, event: PairEvent) -> None:
         pair = self._pair
         settings = pair.settings
         if settings.executor is None:
@@ -188,7 +188,7 @@ class Lifecycle:
             return copy.deepcopy(first)
         return first
 
-    def _begin(self, event: Event) -> None:
+    def _begin(self, event: PairEvent) -> None:
         pair = self._pair
         with pair.lock:
             effects = Effects()

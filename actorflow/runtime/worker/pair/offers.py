@@ -26,7 +26,7 @@ from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.batch import Batch
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import NEVER
-from actorflow.runtime.worker.pair.interface import Effects, Task
+from actorflow.runtime.worker.pair.interface import Effects, SlotTask
 from actorflow.runtime.worker.pair.metrics import Timing
 from actorflow.runtime.worker.pair.requests import SPARE, start_pending
 from actorflow.runtime.worker.pair.states import DONE, DUE, IDLE, PUSHED, READY, RUNNING, WAITING
@@ -466,7 +466,7 @@ def help_out(pair: Pair, message: Any, ticket: Ticket | None) -> bool:
             return False
         if pair.free_slots is not None:
             return False
-        task: Task | None
+        task: SlotTask | None
         if pair.is_single_fifo:
             core = pair.core
             task = Batch([message], 1, None if ticket is None else [(0, ticket)])

@@ -25,7 +25,7 @@ from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ACTORS
 from actorflow.runtime.worker.job.preemption import Preempted
-from actorflow.runtime.worker.pair.interface import Effects, Pair, Task
+from actorflow.runtime.worker.pair.interface import Effects, Pair, SlotTask
 from actorflow.runtime.worker.pair.metrics import without_probes
 from actorflow.runtime.worker.pair.states import (
     ABANDON,
@@ -38,7 +38,7 @@ from actorflow.runtime.worker.pair.states import (
     PUSHED,
     STOP,
     SUSPEND,
-    Event,
+    PairEvent,
     StopMode,
 )
 from actorflow.runtime.worker.pair.transitions import (
@@ -97,7 +97,7 @@ _DEAD_TOKENS: list[Any] = [_Nobody()] * SPARE
 
 def preempted(
     pair: Pair, slot: Any, generation: int, batch: Batch, error: BaseException
-) -> Task | None:
+) -> SlotTask | None:
     """Give the messages of a preempted batch to the behaviour; return the next task."""
     core = pair.core
     with pair.lock:
@@ -136,7 +136,9 @@ def abandon_executor(pair: Pair) -> None:
     UNINTERRUPTIBLE.run(_schedule, pair, ABANDON, Killed(abandoned=busy))
 
 
-def _schedule(pair: Pair, event: Event, reason: ExitReason, generation: int | None = None) -> None:
+def _schedule(
+    pair: Pair, event: PairEvent, reason: ExitReason, generation: int | None = None
+) -> None:
     life, settings = pair.lifecycle, pair.settings
     with pair.lock:
         if generation not in (None, pair.generation):

@@ -24,11 +24,11 @@ __all__ = [
     "NOTHING_HELD",
     "READY",
     "TABLE",
-    "Event",
     "Facts",
+    "PairAction",
+    "PairEvent",
     "PairState",
     "Row",
-    "Step",
     "StopMode",
     "Transition",
     "Unexpected",
@@ -108,7 +108,7 @@ class StopMode(Enum):
 _STRENGTH = {StopMode.DRAIN: 0, StopMode.FINISH: 1, StopMode.NOW: 2}
 
 
-class Event(Enum):
+class PairEvent(Enum):
     """What happens to a pair."""
 
     place: int
@@ -160,10 +160,10 @@ class Event(Enum):
     SUSPEND,
     ABANDON,
     STOP,
-) = Event
+) = PairEvent
 
 
-class Step(Enum):
+class PairAction(Enum):
     """What the shell does, in this order, after the state has changed."""
 
     TOKEN_OUT = "token out"  # noqa: S105 - no password
@@ -209,7 +209,7 @@ class Step(Enum):
     CLOSE,
     TELL_EXECUTOR,
     TELL_ALL,
-) = Step
+) = PairAction
 
 
 class Facts(NamedTuple):
@@ -247,7 +247,7 @@ class Transition(NamedTuple):
     """The new state and what the shell does then."""
 
     state: PairState
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PairAction, ...] = ()
 
 
 Guard: TypeAlias = Callable[[Facts], bool]
@@ -257,13 +257,13 @@ Guard: TypeAlias = Callable[[Facts], bool]
 class Row:
     """One transition of the table. Of the rows that fit, the first one counts."""
 
-    event: Event
+    event: PairEvent
     sources: tuple[PairState, ...]
     when: str
     guard: Guard
     target: PairState | None
     """`None`: the event is ignored and the state stays."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PairAction, ...] = ()
 
 
 _WITH_EXECUTOR = (
@@ -283,7 +283,7 @@ def _has_room(facts: Facts) -> bool:
     return facts.running < facts.limit
 
 
-def _go_on(event: Event, sources: tuple[PairState, ...], *before: Step) -> Iterator[Row]:
+def _go_on(event: PairEvent, sources: tuple[PairState, ...], *before: PairAction) -> Iterator[Row]:
     """Yield the rows of an event after which a live pair does what there is to do.
 
     Only a `TAKE` needs room, and only a stale PUSHED may find none: after every other event of
@@ -310,7 +310,7 @@ def _go_on(event: Event, sources: tuple[PairState, ...], *before: Step) -> Itera
     yield Row(event, sources, "nothing held", _always, IDLE, again)
 
 
-def _go_on_stopping(event: Event) -> Iterator[Row]:
+def _go_on_stopping(event: PairEvent) -> Iterator[Row]:
     """Yield the rows of an event after which a stopping pair continues with its remaining work."""
     stopping = (STOPPING,)
     drains = StopMode.DRAIN
@@ -443,7 +443,7 @@ TABLE: tuple[Row, ...] = tuple(_table())
 
 def _index(rows: Iterable[Row]) -> list[list[list[tuple[Guard, Transition]]]]:
     """Sort the rows by state and event, in a list of lists: enums are hashed slowly."""
-    found: list[list[list[tuple[Guard, Transition]]]] = [[[] for _ in Event] for _ in PairState]
+    found: list[list[list[tuple[Guard, Transition]]]] = [[[] for _ in PairEvent] for _ in PairState]
     for row in rows:
         for state in row.sources:
             transition = Transition(row.target or state, row.steps)
@@ -453,13 +453,13 @@ def _index(rows: Iterable[Row]) -> list[list[list[tuple[Guard, Transition]]]]:
 
 for _at, _state in enumerate(PairState):
     _state.place = _at
-for _at, _event in enumerate(Event):
+for _at, _event in enumerate(PairEvent):
     _event.place = _at
 
 _ROWS = _index(TABLE)
 
 
-def advance(state: PairState, event: Event, facts: Facts) -> Transition:
+def advance(state: PairState, event: PairEvent, facts: Facts) -> Transition:
     """Return the transition for an event. O(rows of that state and event).
 
     Raises:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.behaviours.behaviour import MessageOutcome, Reason
 from actorflow.runtime.worker.job.answers import Again
 from actorflow.runtime.worker.pair.accumulation import LONG, NEVER
-from actorflow.runtime.worker.pair.interface import Effects, Failed, Order, Pair, Task
+from actorflow.runtime.worker.pair.interface import BehaviourFailed, Effects, Order, Pair, SlotTask
 from actorflow.runtime.worker.pair.metrics import Backlog, Probe
 from actorflow.runtime.worker.pair.states import (
     BROKEN,
@@ -43,9 +43,9 @@ from actorflow.runtime.worker.pair.states import (
     TELL_EXECUTOR,
     TOKEN_IN,
     TOKEN_OUT,
-    Event,
     Facts,
-    Step,
+    PairAction,
+    PairEvent,
     StopMode,
     Unexpected,
     advance,
@@ -86,7 +86,7 @@ _ORDERS = {
 }
 
 
-def apply(pair: Pair, event: Event, effects: Effects, slot: Any = None) -> None:
+def apply(pair: Pair, event: PairEvent, effects: Effects, slot: Any = None) -> None:
     """Let the machine decide, and perform the steps that need the lock. Under the lock.
 
     What the slot is to do is put into `slot.first`. A behaviour that raises is a crash, which
@@ -96,7 +96,7 @@ def apply(pair: Pair, event: Event, effects: Effects, slot: Any = None) -> None:
         Unexpected: the state has no row for the event, and there is no slot that could crash.
 
     """
-    again: Event | None = event
+    again: PairEvent | None = event
     while again is not None:
         try:
             if again in _COMMON and slot is not None and _is_common(pair, again):
@@ -114,7 +114,7 @@ def apply(pair: Pair, event: Event, effects: Effects, slot: Any = None) -> None:
             return
 
 
-def _is_common(pair: Pair, event: Event) -> bool:
+def _is_common(pair: Pair, event: PairEvent) -> bool:
     """Return whether `_go_on` does what the table says after PUSHED, DONE and STARTED."""
     state = pair.state
     working = state is STARTING if event is STARTED else state is RUNNING or state is IDLE
@@ -122,7 +122,7 @@ def _is_common(pair: Pair, event: Event) -> bool:
     return pair.is_timeless and working and room and not pair.mail
 
 
-def _go_on(pair: Pair, event: Event, slot: Any) -> Event | None:
+def _go_on(pair: Pair, event: PairEvent, slot: Any) -> PairEvent | None:
     """Apply a common event as the table does where nobody stops, writes mail or has to wait.
 
     Return the event that has to be looked at next. Under the lock.
@@ -156,7 +156,7 @@ def _is_empty(core: Accumulation) -> bool:
     return core.behaviour is QUEUE or not len(core.behaviour)
 
 
-def _facts(pair: Pair, event: Event) -> tuple[Facts, float]:
+def _facts(pair: Pair, event: PairEvent) -> tuple[Facts, float]:
     """Fold raw messages and return the facts for the machine. Under the lock."""
     core, settings = pair.core, pair.settings
     now = pair.timed_now()
@@ -196,7 +196,7 @@ def _limit(pair: Pair) -> int:
     return pair.settings.concurrency if pair.limiter is None else pair.limiter.limit
 
 
-def _readiness(pair: Pair, event: Event, now: float) -> tuple[bool, bool]:
+def _readiness(pair: Pair, event: PairEvent, now: float) -> tuple[bool, bool]:
     """Return whether messages are held, and whether some may leave. Under the lock.
 
     A behaviour that raises must not keep the pair from stopping: it counts as ready there, and
@@ -220,7 +220,7 @@ def fail(pair: Pair, slot: Any, error: Exception) -> None:
     Without a free slot it is only reported, because busy slots meet it when they go on. It is
     also only reported if there is no executor that could crash.
     """
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PairAction, ...] = ()
     if slot is not None:
         state, steps = advance(pair.state, BROKEN, Facts())
         pair.enter(state, BROKEN, Facts())
@@ -230,22 +230,22 @@ def fail(pair: Pair, slot: Any, error: Exception) -> None:
         elif step is TOKEN_OUT:
             pair.idle.clear()
         else:
-            begin_task(pair, slot, Failed(error))
+            begin_task(pair, slot, BehaviourFailed(error))
     if not steps:
         pair.core.note_refusal((), error)
 
 
 def _perform(  # noqa: C901 - one branch for each step
     pair: Pair,
-    steps: tuple[Step, ...],
+    steps: tuple[PairAction, ...],
     effects: Effects,
     slot: Any,
     now: float,
     *,
     woken: bool,
-) -> Event | None:
+) -> PairEvent | None:
     """Perform steps; return the event that has to be looked at next. Under the lock."""
-    again: Event | None = None
+    again: PairEvent | None = None
     for step in steps:
         if step is TAKE:
             if slot is not None and not _take(pair, slot, now, woken=woken):
@@ -269,7 +269,7 @@ def _perform(  # noqa: C901 - one branch for each step
     return again
 
 
-def _perform_rare(pair: Pair, step: Step, effects: Effects, slot: Any) -> None:
+def _perform_rare(pair: Pair, step: PairAction, effects: Effects, slot: Any) -> None:
     """Perform a step that is not taken for every batch. Under the lock."""
     if step is CLOSE:
         if pair.mode is None:  # else the stop has closed it: raw messages came too late
@@ -287,7 +287,7 @@ def _perform_rare(pair: Pair, step: Step, effects: Effects, slot: Any) -> None:
         begin_task(pair, slot, _ORDERS[step])
 
 
-def begin_task(pair: Pair, slot: Any, task: Task) -> None:
+def begin_task(pair: Pair, slot: Any, task: SlotTask) -> None:
     """Let a slot do something. Under the lock."""
     slot.first = task
     pair.active += 1
@@ -348,7 +348,7 @@ def span_of(pair: Pair, size: int, moment: float, *, woken: bool) -> tuple[float
     return low, high, moment
 
 
-def recheck_inbox(pair: Pair) -> Event | None:
+def recheck_inbox(pair: Pair) -> PairEvent | None:
     """Look at the inbox after the token was put in place. Under the lock."""
     if pair.core.raw or pair.mail:
         try:
@@ -447,7 +447,7 @@ def cancel_timer(pair: Pair) -> None:
 # Slots.
 
 
-def schedule(pair: Pair, event: Event, effects: Effects) -> None:
+def schedule(pair: Pair, event: PairEvent, effects: Effects) -> None:
     """Apply an event; free slots are submitted for what there is to do. Under the lock."""
     _schedule_slot(pair, event, effects)
     if pair.free_slots:
@@ -460,7 +460,7 @@ def schedule_start(pair: Pair, effects: Effects) -> None:
     effects.slots.append(pair)
 
 
-def _schedule_slot(pair: Pair, event: Event, effects: Effects) -> bool:
+def _schedule_slot(pair: Pair, event: PairEvent, effects: Effects) -> bool:
     """Apply an event with one free slot; return whether it has something to do."""
     slot = free_slot(pair)
     apply(pair, event, effects, slot)
@@ -473,10 +473,10 @@ def _schedule_slot(pair: Pair, event: Event, effects: Effects) -> bool:
     return True
 
 
-def next_task(pair: Pair, slot: Any, event: Event, effects: Effects) -> Task | None:
+def next_task(pair: Pair, slot: Any, event: PairEvent, effects: Effects) -> SlotTask | None:
     """Let the machine decide what a slot does after an event. Under the lock."""
     apply(pair, event, effects, slot)
-    task: Task | None = slot.first
+    task: SlotTask | None = slot.first
     slot.first = None
     if task is None:
         release_slot(pair, slot)
@@ -485,7 +485,7 @@ def next_task(pair: Pair, slot: Any, event: Event, effects: Effects) -> Task | N
     return task
 
 
-def after(pair: Pair, slot: Any, event: Event = DONE) -> tuple[Task | None, Effects]:
+def after(pair: Pair, slot: Any, event: PairEvent = DONE) -> tuple[SlotTask | None, Effects]:
     """Return what a slot does next that has finished something. Under the lock."""
     slot.batch = None
     pair.active -= 1

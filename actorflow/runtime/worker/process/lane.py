@@ -14,7 +14,7 @@ from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import BadJob, WorkerStopped, install_hint, kind_and_text
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
-from actorflow.runtime.processes.call import Call, CallEnded
+from actorflow.runtime.processes.call import CallEnded, ProcessCall
 from actorflow.runtime.processes.packed import pack, pack_value
 from actorflow.runtime.processes.process_pool import ProcessPool
 from actorflow.runtime.worker.job.deferred import Deferred
@@ -115,8 +115,8 @@ class ProcessLane:
             finally:
                 place.resolve(what.error, what.result)
 
-        id = next(self._numbers) if number is None else number  # noqa: A001 - as `Call` has it
-        call = Call(id, payload, timeout=given.timeout, memory=given.memory)
+        id = next(self._numbers) if number is None else number  # noqa: A001 - as `ProcessCall` has it
+        call = ProcessCall(id, payload, timeout=given.timeout, memory=given.memory)
         self._running().submit(call, ended)
         return place
 

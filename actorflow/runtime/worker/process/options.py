@@ -44,7 +44,7 @@ class Processes:
     """Bytes that a process may allocate for one batch."""
 
     def __post_init__(self) -> None:
-        from actorflow.runtime.processes.call import Call  # noqa: PLC0415 - loads processes
+        from actorflow.runtime.processes.call import ProcessCall  # noqa: PLC0415 - loads processes
         from actorflow.runtime.processes.packed import Packed  # noqa: PLC0415
         from actorflow.runtime.processes.process_pool import launcher_of, limits_of  # noqa: PLC0415
 
@@ -59,7 +59,7 @@ class Processes:
             idle_stop=self.idle_stop,
             launches_max=self.launches_max,
         )
-        Call(0, Packed(b""), timeout=self.timeout, memory=self.memory).check()
+        ProcessCall(0, Packed(b""), timeout=self.timeout, memory=self.memory).check()
 
     def pool_options(self) -> dict[str, Any]:
         """Return what applies to the processes, not to each call."""

@@ -32,9 +32,9 @@ from actorflow.workflows.service.remote.pollers import Pollers
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.engine.stores.protocol import TaskRow
-    from actorflow.engine.tasks.task import Task
+    from actorflow.engine.tasks.task import TaskAttempt
     from actorflow.workflows.service.kind import WorkflowKind
 
 __all__ = ["Agent"]
@@ -52,7 +52,7 @@ class Agent:
 
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: BareEngine) -> None:
         self._engine = engine
         self._parts = engine.parts
         self._lock = threading.Lock()
@@ -75,11 +75,13 @@ class Agent:
         self._register(name, partial(self._offer_task, place), options)
         self._tasks[name] = place
 
-    def _register(self, name: str, offer: Callable[[Task], Any], options: dict[str, Any]) -> None:
+    def _register(
+        self, name: str, offer: Callable[[TaskAttempt], Any], options: dict[str, Any]
+    ) -> None:
         given = {"passes_on": True, "on_cancel": self._on_cancel, **options}
         self._parts.tasks.register(name, offer, given)
 
-    def _offer_decision(self, kind: WorkflowKind, place: Place, task: Task) -> Any:
+    def _offer_decision(self, kind: WorkflowKind, place: Place, task: TaskAttempt) -> Any:
         # Under another uuid each time, so that a worker that lost its lease can change nothing.
         uuid = str(uuids.uuid4())
         answer = {"action": "DecisionScheduled", "uuid": uuid, "name": kind.workflow}
@@ -90,7 +92,7 @@ class Agent:
         self._offer(job)
         return HOLD
 
-    def _offer_task(self, place: Place, task: Task) -> Any:
+    def _offer_task(self, place: Place, task: TaskAttempt) -> Any:
         self._offer(job_of(place, task))
         return HOLD
 
@@ -106,7 +108,7 @@ class Agent:
         with self._lock:
             return self._jobs.waits(queue)
 
-    def _on_cancel(self, task: Task) -> None:
+    def _on_cancel(self, task: TaskAttempt) -> None:
         """Forget a job that is not wanted any more. In a lane."""
         with self._lock:
             self._forget(self._jobs.remove(task.id))

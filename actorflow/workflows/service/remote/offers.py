@@ -6,7 +6,7 @@ import uuid as uuids
 from typing import TYPE_CHECKING, NamedTuple
 
 from actorflow.engine import bodies
-from actorflow.engine.tasks.task import Task
+from actorflow.engine.tasks.task import TaskAttempt
 from actorflow.runtime.errors import BadOption
 from actorflow.workflows.agent.jobs import AgentJob, AgentQueue
 from actorflow.workflows.agent.wire import task_hash
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     lease: float
 
 
-def job_of(place: Place, task: Task) -> AgentJob:
+def job_of(place: Place, task: TaskAttempt) -> AgentJob:
     """Return an attempt of a task as a job.
 
     Raises:
@@ -63,7 +63,7 @@ def stored_job(parts: EngineParts, places: Mapping[str, Place], uuid: str) -> Ag
                 if _uuid_of(each.id) == uuid:
                     row = parts.tasks.row(each.id) or each
                     body, attempt = bodies.decode(row.body), row.attempts + 1
-                    return job_of(place, Task(row.id, row.execution, tasker, body, attempt))
+                    return job_of(place, TaskAttempt(row.id, row.execution, tasker, body, attempt))
             cursor = page.after
             if cursor is None:
                 break

@@ -32,7 +32,7 @@ from actorflow.behaviours import (
     Stack,
     Unique,
 )
-from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.lanes.pool import ThreadPool
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.runtime.worker import shape
 from actorflow.runtime.worker.pair import offers
@@ -229,9 +229,9 @@ class Round:
 
 def split_hand_over() -> None:
     """Take the token first and put it into the lane's queue later."""
-    claim = Pool.claim
+    claim = ThreadPool.claim
 
-    def claim_in_steps(self: Pool, idle: list[Any]) -> bool:
+    def claim_in_steps(self: ThreadPool, idle: list[Any]) -> bool:
         try:
             token = idle.pop()
         except IndexError:
@@ -240,7 +240,7 @@ def split_hand_over() -> None:
             pass
         return claim(self, [token])
 
-    Pool.claim = claim_in_steps  # type: ignore[method-assign]
+    ThreadPool.claim = claim_in_steps  # type: ignore[method-assign]
 
 
 def fold_in_main_thread() -> None:

@@ -10,7 +10,7 @@ import pytest
 import actorflow as af
 from actorflow.behaviours import Bounded, Coalesce, Debounce, Linger, Priority, Queue, Unique
 from actorflow.runtime.lanes import headroom
-from actorflow.runtime.lanes.pool import POOL, Pool
+from actorflow.runtime.lanes.pool import POOL, ThreadPool
 from tests.runtime.worker.probe import PATIENCE, Caller
 from tests.runtime.worker.statistics.law import check_law
 
@@ -103,7 +103,7 @@ def test_m13_a_producer_close_to_the_recursion_limit_leaves_a_worker_that_works(
 def test_a_worker_whose_lane_has_no_thread_yet_is_not_left_in_its_queue() -> None:
     """The lane starts its first thread for a push, which takes more calls than the push itself."""
     for left in FRAMES:
-        pool = Pool(core=1)
+        pool = ThreadPool(core=1)
         processed: list[int] = []
         sent: set[int] = set()
         worker = af.spawn(lambda batch, _state: processed.extend(batch), executor=pool)  # noqa: B023

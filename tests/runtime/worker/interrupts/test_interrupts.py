@@ -18,7 +18,7 @@ import pytest
 
 import actorflow as af
 from actorflow.behaviours import Bounded, Debounce, Expire, Linger, Queue, Throttle, Unique
-from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.lanes.pool import ThreadPool
 from actorflow.runtime.worker.pair import accumulator as accumulator_module
 from actorflow.runtime.worker.pair import offers, transitions
 from tests.runtime.worker.interrupts.interrupted import BEHAVIOURS
@@ -117,7 +117,7 @@ class Bench:
         self.processed: list[Any] = []
         self.release: Callable[[], bool] = bool
         """Whether the batch that keeps the worker busy may end before the gate is open."""
-        self.pool = Pool(core=1, name="actorflow-interrupted") if lane == "new pool" else None
+        self.pool = ThreadPool(core=1, name="actorflow-interrupted") if lane == "new pool" else None
         options: Any = {"executor": self.pool or "pool", "help": help}
         if lane == "thread":
             options = {"executor": "thread"}

@@ -275,9 +275,9 @@ def test_jobs_of_one_worker_never_overlap() -> None:
 
 def test_a_worker_lets_others_run() -> None:
     """A worker that never runs dry does not keep a pool of one thread to itself."""
-    from actorflow.runtime.lanes.pool import Pool  # noqa: PLC0415
+    from actorflow.runtime.lanes.pool import ThreadPool  # noqa: PLC0415
 
-    pool = Pool(core=1, limit=1, name="actorflow-single")
+    pool = ThreadPool(core=1, limit=1, name="actorflow-single")
     greedy_runs = 0
     other_ran = threading.Event()
 

@@ -10,15 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from actorflow.runtime.worker.pair.states import Event, Facts, PairState, Step, StopMode, advance
+from actorflow.runtime.worker.pair.states import (
+    Facts,
+    PairAction,
+    PairEvent,
+    PairState,
+    StopMode,
+    advance,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-S, E = PairState, Event
+S, E = PairState, PairEvent
 FOLDING = {E.STARTED, E.PUSHED, E.DUE, E.MAIL, E.DONE}
 WORKING = {S.IDLE, S.RUNNING, S.WAITING}
-ON_OWN = {Step.SERVE, Step.CALL_ON_IDLE, Step.CALL_ON_STOP, Step.CALL_ON_START}
+ON_OWN = {
+    PairAction.SERVE,
+    PairAction.CALL_ON_IDLE,
+    PairAction.CALL_ON_STOP,
+    PairAction.CALL_ON_START,
+}
 NONE, NOT_DUE, READY = range(3)
 
 
@@ -26,10 +38,10 @@ class Applied(NamedTuple):
     """One use of the table, for checks."""
 
     before: Paper
-    event: Event
+    event: PairEvent
     facts: Facts
     target: PairState
-    steps: tuple[Step, ...]
+    steps: tuple[PairAction, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class Paper:
     """There is an `on_stop`."""
     state: PairState = S.STARTING
     running: int = 1
-    alone: Step | None = Step.CALL_ON_START
+    alone: PairAction | None = PairAction.CALL_ON_START
     """The hook, or the answer to mail, that is under way: nothing else is then."""
     raw: int = NONE
     held: int = NONE
@@ -77,7 +89,7 @@ class Desk:
     def __init__(self) -> None:
         self.applied: list[Applied] = []
 
-    def apply(self, paper: Paper, event: Event, *, expired: bool = False) -> Paper:
+    def apply(self, paper: Paper, event: PairEvent, *, expired: bool = False) -> Paper:
         """Apply an event and all that follows from it at once. `expired`: a batch is empty."""
         paper = self._one(paper, event, expired=expired)
         while paper.state in (S.RUNNING, S.STOPPING) and not paper.alone:  # free slots
@@ -89,8 +101,8 @@ class Desk:
                 break
         return paper
 
-    def _one(self, paper: Paper, event: Event, *, expired: bool = False) -> Paper:
-        again: Event | None = event
+    def _one(self, paper: Paper, event: PairEvent, *, expired: bool = False) -> Paper:
+        again: PairEvent | None = event
         while again is not None:
             event, again = again, None
             room = paper.running < (1 if paper.alone else paper.limit)
@@ -102,31 +114,31 @@ class Desk:
             paper = replace(paper, state=target)
             for step in steps:
                 paper = self._perform(paper, step, expired=expired)
-                if step is Step.TAKE and expired:
+                if step is PairAction.TAKE and expired:
                     again, expired = E.DONE, False
-                if step is Step.LOOK_AGAIN and (paper.raw or paper.mail):
+                if step is PairAction.LOOK_AGAIN and (paper.raw or paper.mail):
                     paper, again = replace(paper, token=False), E.PUSHED
         return paper
 
     def _perform(  # noqa: PLR0911 - one for each kind of step
-        self, paper: Paper, step: Step, *, expired: bool
+        self, paper: Paper, step: PairAction, *, expired: bool
     ) -> Paper:
         match step:
-            case Step.TOKEN_IN | Step.TOKEN_OUT:
-                return replace(paper, token=step is Step.TOKEN_IN)
-            case Step.SET_TIMER | Step.CANCEL_TIMER:
-                return replace(paper, timer=step is Step.SET_TIMER)
-            case Step.TAKE:
+            case PairAction.TOKEN_IN | PairAction.TOKEN_OUT:
+                return replace(paper, token=step is PairAction.TOKEN_IN)
+            case PairAction.SET_TIMER | PairAction.CANCEL_TIMER:
+                return replace(paper, timer=step is PairAction.SET_TIMER)
+            case PairAction.TAKE:
                 assert paper.held == READY
                 running = paper.running + (not expired)
                 return replace(paper, held=NONE, running=running)
-            case Step.CLOSE:  # flush lets all go, except behind a throttle
+            case PairAction.CLOSE:  # flush lets all go, except behind a throttle
                 return replace(paper, raw=NONE, held=max(paper.raw, paper.held))
-            case Step.CUT_OFF:
+            case PairAction.CUT_OFF:
                 return replace(paper, running=0, alone=None, broken=False)
-            case Step.FAIL:
+            case PairAction.FAIL:
                 return replace(paper, running=paper.running + 1, broken=True)
-            case Step.TELL_ALL:
+            case PairAction.TELL_ALL:
                 assert not paper.told
                 return replace(paper, told=True)
         if step in ON_OWN:
@@ -164,13 +176,13 @@ class Desk:
 
     def _ends(self, paper: Paper) -> Iterator[tuple[str, Paper]]:
         less = replace(paper, running=paper.running - 1, alone=None)
-        if paper.alone is Step.CALL_ON_START:
+        if paper.alone is PairAction.CALL_ON_START:
             yield "started", self.apply(less, E.STARTED)
             yield "start failed", self.apply(replace(paper, running=0, alone=None), E.START_FAILED)
-        elif paper.alone is Step.CALL_ON_STOP:
+        elif paper.alone is PairAction.CALL_ON_STOP:
             yield "ended", self.apply(replace(paper, running=0, alone=None), E.ENDED)
         elif paper.running:
-            served = replace(less, mail=False) if paper.alone is Step.SERVE else less
+            served = replace(less, mail=False) if paper.alone is PairAction.SERVE else less
             yield "done", self.apply(served, E.DONE)
             yield "done, rest expires", self.apply(served, E.DONE, expired=True)
             if paper.raw:  # a behaviour with time may hold new messages back

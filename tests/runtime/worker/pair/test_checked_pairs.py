@@ -10,7 +10,7 @@ import pytest
 import actorflow as af
 from actorflow.behaviours import Bounded, Priority, Queue, Stack, Unique
 from actorflow.runtime.worker.pair.accumulator import Accumulator
-from actorflow.runtime.worker.pair.states import READY, Event, PairState
+from actorflow.runtime.worker.pair.states import READY, PairEvent, PairState
 from actorflow.testing import checked_pairs
 
 PAIR = Path(af.__file__).parent / "runtime" / "worker" / "pair"
@@ -36,7 +36,7 @@ def test_m2_a_change_that_is_not_in_the_table_is_reported_with_what_came_before(
     worker = af.spawn(lambda batch, state: None)
     worker.push_block(1)
     with pytest.raises(AssertionError, match=r"idle -> parked .*says running"), checked_pairs():
-        worker.actor.enter(PairState.PARKED, Event.PUSHED, READY)
+        worker.actor.enter(PairState.PARKED, PairEvent.PUSHED, READY)
     worker.actor.state = PairState.IDLE
     worker.stop()
 
@@ -44,7 +44,7 @@ def test_m2_a_change_that_is_not_in_the_table_is_reported_with_what_came_before(
 def test_m2_an_event_that_the_state_does_not_expect_is_reported() -> None:
     worker = af.spawn(lambda batch, state: None)
     with pytest.raises(AssertionError, match="DONE came in state IDLE"), checked_pairs():
-        worker.actor.enter(PairState.IDLE, Event.DONE)
+        worker.actor.enter(PairState.IDLE, PairEvent.DONE)
     worker.stop()
 
 

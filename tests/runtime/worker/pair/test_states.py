@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import actorflow
 from actorflow.runtime.worker.pair.states import (
     TABLE,
-    Event,
     Facts,
+    PairAction,
+    PairEvent,
     PairState,
     Row,
-    Step,
     StopMode,
     Unexpected,
     advance,
@@ -25,7 +25,7 @@ from actorflow.runtime.worker.pair.states import (
 )
 from tests.runtime.worker.pair.paper_pair import NONE, Applied, Desk, Paper
 
-S, E = PairState, Event
+S, E = PairState, PairEvent
 WORKER = Path(actorflow.__file__).parent / "runtime" / "worker"
 LIVE = {S.IDLE, S.RUNNING, S.WAITING}
 
@@ -42,7 +42,7 @@ def everything() -> tuple[frozenset[Paper], tuple[Applied, ...]]:
     """Return every situation that there is, and every use of the table on the way."""
     todo = beginnings(1, 3)
     seen = set(todo)
-    used: dict[tuple[PairState, Event, Facts], Applied] = {}
+    used: dict[tuple[PairState, PairEvent, Facts], Applied] = {}
     desk = Desk()
     while todo:
         for _, after in desk.successors(todo.pop()):
@@ -54,7 +54,7 @@ def everything() -> tuple[frozenset[Paper], tuple[Applied, ...]]:
     return frozenset(seen), tuple(used.values())
 
 
-def row_of(state: PairState, event: Event, facts: Facts) -> Row:
+def row_of(state: PairState, event: PairEvent, facts: Facts) -> Row:
     return next(
         row
         for row in TABLE
@@ -65,7 +65,7 @@ def row_of(state: PairState, event: Event, facts: Facts) -> Row:
 # --- the model: the rules of the pair in prose, as one function ----------------------------------
 
 
-def state_after(state: PairState, event: Event, facts: Facts) -> PairState:  # noqa: C901, PLR0911, PLR0912
+def state_after(state: PairState, event: PairEvent, facts: Facts) -> PairState:  # noqa: C901, PLR0911, PLR0912
     """Return the state that the rules ask for, written without looking at the table."""
     busy = facts.running > 0
     if state is S.DEAD:
@@ -124,21 +124,23 @@ def check_use(one: Applied) -> None:
     assert one.target is state_after(before.state, one.event, one.facts), one
     if before.state is S.DEAD:
         assert not steps, f"M6: nothing changes after the end: {one}"
-    if Step.TOKEN_IN in steps and one.target in (S.IDLE, S.RUNNING):
-        after = steps[steps.index(Step.TOKEN_IN) + 1 :]
-        assert Step.LOOK_AGAIN in after, f"M4: the inbox is looked at afterwards: {one}"
-    if Step.TAKE in steps:
+    if PairAction.TOKEN_IN in steps and one.target in (S.IDLE, S.RUNNING):
+        after = steps[steps.index(PairAction.TOKEN_IN) + 1 :]
+        assert PairAction.LOOK_AGAIN in after, f"M4: the inbox is looked at afterwards: {one}"
+    if PairAction.TAKE in steps:
         assert one.facts.running < one.facts.limit, f"M8: there is room: {one}"
         assert one.facts.ready, one
         assert not one.facts.mail, f"M9: mail comes before the next batch: {one}"
-    if Step.SERVE in steps:
+    if PairAction.SERVE in steps:
         assert one.facts.running == 0, f"M9: mail is served between batches: {one}"
     if before.state is S.WAITING and one.target is not S.WAITING:
-        assert Step.CANCEL_TIMER in steps, f"M11: the timer is cancelled on every way out: {one}"
-    if Step.SET_TIMER in steps:
+        assert PairAction.CANCEL_TIMER in steps, (
+            f"M11: the timer is cancelled on every way out: {one}"
+        )
+    if PairAction.SET_TIMER in steps:
         assert one.target in (S.WAITING, S.STOPPING), f"M11: {one}"
     if one.target is S.DEAD and before.state is not S.DEAD:
-        assert steps[-1] is Step.TELL_ALL, one
+        assert steps[-1] is PairAction.TELL_ALL, one
 
 
 def check_paper(paper: Paper) -> None:
@@ -186,8 +188,8 @@ UNEXPECTED = {
 the shell, because its generation is over; a pair that has ended is not asked to stop."""
 
 
-@pytest.mark.parametrize("event", Event)
-def test_m2_an_event_has_a_row_for_all_facts_or_is_unexpected(event: Event) -> None:
+@pytest.mark.parametrize("event", PairEvent)
+def test_m2_an_event_has_a_row_for_all_facts_or_is_unexpected(event: PairEvent) -> None:
     for state in PairState:
         for facts in all_facts():
             if state in UNEXPECTED[event]:

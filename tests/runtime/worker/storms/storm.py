@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pytest import MonkeyPatch  # noqa: PT013 - the class alone
 
 import actorflow as af
-from actorflow.runtime.lanes.pool import Pool
+from actorflow.runtime.lanes.pool import ThreadPool
 from actorflow.runtime.worker import shape
 from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.storms.weather import (
@@ -404,7 +404,7 @@ def _fold_at(limit: int | None) -> Iterator[None]:
 
 def run_storm(weather: Weather) -> list[str]:
     """Run one storm on threads of its own; return the problems found."""
-    pool = Pool(core=2, name="storm")
+    pool = ThreadPool(core=2, name="storm")
     try:
         with event_loop() as loop, _fold_at(weather.fold_at):
             return Storm(weather, pool, loop).run()

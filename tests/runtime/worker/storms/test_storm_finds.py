@@ -13,7 +13,7 @@ import pytest
 
 import actorflow as af
 from actorflow.behaviours import Bounded, Queue
-from actorflow.runtime.lanes.pool import Pool, PoolThread
+from actorflow.runtime.lanes.pool import PoolThread, ThreadPool
 from actorflow.runtime.worker.shape import FOLD_AT
 from actorflow.testing import ManualLane
 from tests.runtime.worker.probe import is_locked
@@ -117,7 +117,7 @@ def test_a_behaviour_that_fails_ends_the_worker_and_nobody_hangs() -> None:
 
 
 def test_helpers_that_wait_for_room_do_not_wait_for_each_other() -> None:
-    pool = Pool(core=2, name="storm-help")
+    pool = ThreadPool(core=2, name="storm-help")
     worker = af.spawn(
         lambda batch, _: None,
         behaviour=Bounded(Queue(), 1, when_full="block"),
@@ -199,7 +199,7 @@ class Note:
 
 
 def test_a_pool_thread_that_gives_up_takes_what_came_in_that_moment() -> None:
-    pool, note = Pool(core=1, name="storm-linger"), Note()
+    pool, note = ThreadPool(core=1, name="storm-linger"), Note()
     pool._ready = LateQueue(note)  # type: ignore[assignment]
     pool._work(2, PoolThread())
     assert note.ran

@@ -19,7 +19,7 @@ from actorflow.engine.stores.postgres.connections import ServerSilent, explain
 from actorflow.engine.stores.postgres.schema import qualified
 from actorflow.engine.stores.postgres.writing.commit_plan import NeedRows, plan_changes
 from actorflow.engine.stores.postgres.writing.locked_rows import read_locked_rows
-from actorflow.engine.stores.postgres.writing.pipelining import Pipe, ids_of
+from actorflow.engine.stores.postgres.writing.pipe import Pipe, ids_of
 from actorflow.engine.stores.postgres.writing.rows import Statement, with_cells
 from actorflow.engine.stores.postgres.writing.statements import SESSION, STORING, Mark, statements
 from actorflow.engine.stores.protocol import NEVER_RUN

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.engine.envelopes import Message as Sent
 from actorflow.engine.envelopes import TaskEnded, TimerFired
-from actorflow.flows.errors import MessageRefused
+from actorflow.flows.errors import FlowMessageRefused
 from actorflow.flows.execution.codec import tree_bytes, tree_from
 from actorflow.flows.execution.messages.intake import point_fault
 from actorflow.flows.execution.state import ExecutionState
@@ -69,7 +69,7 @@ def received(state: ExecutionState, batch: Sequence[Envelope]) -> tuple[list[Mes
     for envelope in batch:
         try:
             messages.append(_message(state, envelope))
-        except MessageRefused as error:
+        except FlowMessageRefused as error:
             refused.append(str(error))
     return messages, refused
 
@@ -82,22 +82,24 @@ def _message(state: ExecutionState, envelope: Envelope) -> Message:
     if type(envelope) is TimerFired:
         timer = state.timers.get(envelope.timer)
         if timer is None:
-            raise MessageRefused(f"timer {envelope.timer!r} refused: it is not set any more")
+            raise FlowMessageRefused(f"timer {envelope.timer!r} refused: it is not set any more")
         return timer.trigger(state.exid)
-    raise MessageRefused(f"{type(envelope).__name__} refused: flows do not ask for such messages")
+    raise FlowMessageRefused(
+        f"{type(envelope).__name__} refused: flows do not ask for such messages"
+    )
 
 
 def _sent(exid: str, body: Any) -> Message:
     """Return a message from outside; the run checks its contents."""
     if type(body) is not dict:
-        raise MessageRefused(
+        raise FlowMessageRefused(
             f"{body!r:.100} refused: a message to a flow is a dict with a point, such as"
             " {'point': 'signal', 'name': 'go', 'payload': {}}; use the verbs of engine.flows"
         )
     message: Message = {"exid": exid, **body}
     why = point_fault(message)
     if why is not None:
-        raise MessageRefused(f"{message.get('point')} refused: {why}")
+        raise FlowMessageRefused(f"{message.get('point')} refused: {why}")
     for place in _PLACE:
         message.pop(place, None)
     tree = message.get("tree")
@@ -110,20 +112,20 @@ def _unpacked(data: bytes) -> Tree:
     try:
         return tree_from(data)
     except Exception as error:
-        raise MessageRefused(f"execute refused: its tree cannot be read: {error}") from error
+        raise FlowMessageRefused(f"execute refused: its tree cannot be read: {error}") from error
 
 
 def _task_ended(state: ExecutionState, ended: TaskEnded) -> Message:
     try:
         nid, m = _task_place(ended.task, state.exid)
     except ValueError:
-        raise MessageRefused(
+        raise FlowMessageRefused(
             f"the end of task {ended.task!r} refused: it is not a task of this execution"
         ) from None
     node = state.nodes.get(nid)
     handed = None if node is None else node.own.get("handed")
     if node is None or handed is None or handed[0] != m:
-        raise MessageRefused(f"the end of task {ended.task!r} refused: no node waits for it")
+        raise FlowMessageRefused(f"the end of task {ended.task!r} refused: no node waits for it")
     if ended.outcome == "ok" and type(ended.value) is dict:
         return {
             "point": "return",

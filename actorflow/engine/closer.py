@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from actorflow.engine.parts import EngineParts
 
-__all__ = ["OPEN", "Closing"]
+__all__ = ["OPEN", "EngineCloser"]
 
-OPEN: set[Closing] = set()
+OPEN: set[EngineCloser] = set()
 """The open engines. They must not be collected while a user keeps only the handle of a worker."""
 
 _AT_EXIT = 5.0  # seconds for an engine that nobody has closed
 
 
-class Closing:
+class EngineCloser:
     """Closes an engine once; concurrent calls wait for the first. Thread-safe.
 
     No signal interrupts it: `close` raises KeyboardInterrupt, and the engine still closes.

@@ -9,7 +9,7 @@ from actorflow.engine.kind import Failure, NewTask, NewWatch, Outcome, Outgoing,
 from actorflow.flows.execution.messages.traps import looks_elsewhere, trigger_from_elsewhere
 from actorflow.flows.execution.names import visible_variables
 from actorflow.flows.execution.state import FlowStatus
-from actorflow.flows.service.incoming import task_id, with_packed_tree
+from actorflow.flows.service.received_messages import task_id, with_packed_tree
 from actorflow.flows.service.taskers import task_body
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from actorflow.workflows.instance.state import (
     StepStatus,
     StepType,
 )
-from actorflow.workflows.service.incoming import GO_ON, event_body, start_body
 from actorflow.workflows.service.names import DISPATCHED, kind_name, step_id, timer_id
+from actorflow.workflows.service.received_messages import GO_ON, event_body, start_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +81,7 @@ def _send(
                 _stop(instance, each, outcome)
             case m.Send() | m.StartOther():
                 outcome.messages.append(_message(each))
-            case m.SetTimer(at=at):
+            case m.SetStepTimer(at=at):
                 timers[timer_id(each)] = at
             case m.ClearTimer():
                 timers[timer_id(each)] = None

@@ -26,7 +26,7 @@ from actorflow.api.verbs.parameters import (
     handle_of,
     refuse_unknown,
 )
-from actorflow.api.verbs.reading import Since, Until, matching
+from actorflow.api.verbs.queries import Since, Until, matching
 from actorflow.api.verbs.table import Access, verb
 from actorflow.engine.errors import KindMismatch, TaskFailed, UnknownExecution, UnknownKind
 from actorflow.engine.ids import check_id
@@ -35,14 +35,14 @@ from actorflow.engine.kinds.lane import LANE
 from actorflow.engine.operations.dead_letters import Letter
 from actorflow.runtime.errors import ActorflowError, BadOption, near
 from actorflow.runtime.worker.tickets import ThreadTicket
-from actorflow.workflows.service.incoming import control_body, event_body, start_body
 from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.service.names import kind_name
+from actorflow.workflows.service.received_messages import control_body, event_body, start_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.engine.schedules import Schedule
 
 __all__: list[str] = []
@@ -85,7 +85,7 @@ _SHOWN = 20  # errors that a bulk action reports
 
 @verb(Access.WRITE)
 def start(
-    engine: Engine,
+    engine: BareEngine,
     what: What | None = None,
     body: First = None,
     *,
@@ -121,7 +121,7 @@ def start(
     return {"execution": _created(engine, name, body, id)}
 
 
-def _created(engine: Engine, kind: str, body: Any, given: str | None) -> str:
+def _created(engine: BareEngine, kind: str, body: Any, given: str | None) -> str:
     if not engine.parts.state.passive:
         if kind not in engine.parts.kinds:
             prefix = kind_name("")
@@ -180,7 +180,7 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
 
 @verb(Access.WRITE)
 def send(
-    engine: Engine,
+    engine: BareEngine,
     execution: ExecutionId,
     body: Plain = None,
     *,
@@ -200,7 +200,7 @@ def send(
 
 @verb(Access.WRITE, waits="timeout")
 async def ask(
-    engine: Engine,
+    engine: BareEngine,
     execution: ExecutionId,
     event: EventName,
     body: JsonObject | None = None,
@@ -218,7 +218,7 @@ async def ask(
 
 
 @verb(Access.WRITE, audited=True)
-def cancel(engine: Engine, execution: ExecutionId, part: Part | None = None) -> dict[str, Any]:
+def cancel(engine: BareEngine, execution: ExecutionId, part: Part | None = None) -> dict[str, Any]:
     """Cancel an execution, or a part of it: its handlers run first, then it ends."""
     handle = handle_of(engine, execution)
     if handle is not None and part is not None:
@@ -229,7 +229,7 @@ def cancel(engine: Engine, execution: ExecutionId, part: Part | None = None) -> 
 
 
 @verb(Access.WRITE, audited=True)
-def kill(engine: Engine, execution: ExecutionId) -> dict[str, Any]:
+def kill(engine: BareEngine, execution: ExecutionId) -> dict[str, Any]:
     """End an execution at once, whatever its code does."""
     done = ThreadTicket()
     engine.parts.state.require_open()
@@ -238,26 +238,26 @@ def kill(engine: Engine, execution: ExecutionId) -> dict[str, Any]:
 
 
 @verb(Access.WRITE, audited=True)
-def pause(engine: Engine, execution: ExecutionId) -> dict[str, Any]:
+def pause(engine: BareEngine, execution: ExecutionId) -> dict[str, Any]:
     """Pause a workflow, which then takes no decisions, or a lane, which then starts nothing."""
     return _controlled(engine, execution, "pause")
 
 
 @verb(Access.WRITE, audited=True)
-def resume(engine: Engine, execution: ExecutionId) -> dict[str, Any]:
+def resume(engine: BareEngine, execution: ExecutionId) -> dict[str, Any]:
     """Resume a workflow or a lane after a pause, or a workflow after an error in its code."""
     return _controlled(engine, execution, "resume")
 
 
 @verb(Access.WRITE, audited=True)
-def rewind(engine: Engine, execution: ExecutionId, step: StepName) -> dict[str, Any]:
+def rewind(engine: BareEngine, execution: ExecutionId, step: StepName) -> dict[str, Any]:
     """Go back to before a step of a workflow; its code runs again from there."""
     return _controlled(engine, execution, "rewind", step)
 
 
 @verb(Access.WRITE, audited=True)
 def fork(
-    engine: Engine,
+    engine: BareEngine,
     execution: ExecutionId,
     step: StepName,
     *,
@@ -274,7 +274,7 @@ def fork(
 
 @verb(Access.WRITE, audited=True)
 def retry(
-    engine: Engine,
+    engine: BareEngine,
     execution: ExecutionId | None = None,
     *,
     step: StepName | None = None,
@@ -292,7 +292,7 @@ def retry(
 
 @verb(Access.WRITE, audited=True)
 def bury(
-    engine: Engine,
+    engine: BareEngine,
     execution: ExecutionId | None = None,
     *,
     letters: Letters | None = None,
@@ -302,51 +302,51 @@ def bury(
 
 
 @verb(Access.WRITE, audited=True)
-def purge(engine: Engine, *, days: Days = 30.0) -> dict[str, Any]:
+def purge(engine: BareEngine, *, days: Days = 30.0) -> dict[str, Any]:
     """Delete executions that ended some time ago, with their history."""
     before = engine.parts.clock.now() - days * 86_400
     return {"purged": engine.upkeep.purge(before=before)}
 
 
 @verb(Access.WRITE)
-def return_task(engine: Engine, task: TaskId, *, value: Plain = None) -> dict[str, Any]:
+def return_task(engine: BareEngine, task: TaskId, *, value: Plain = None) -> dict[str, Any]:
     """Return a task that a tasker holds, with its result."""
     return {"task": task, "wanted": engine.return_task(task, value)}
 
 
 @verb(Access.WRITE)
-def fail_task(engine: Engine, task: TaskId, *, error: Why) -> dict[str, Any]:
+def fail_task(engine: BareEngine, task: TaskId, *, error: Why) -> dict[str, Any]:
     """Fail a task that a tasker holds."""
     return {"task": task, "wanted": engine.fail_task(task, TaskFailed(error))}
 
 
 @verb(Access.WRITE, audited=True)
-def pause_schedule(engine: Engine, name: ScheduleName) -> dict[str, Any]:
+def pause_schedule(engine: BareEngine, name: ScheduleName) -> dict[str, Any]:
     """Suspend a schedule until it is resumed."""
     _schedule(engine, name).pause()
     return {"schedule": name}
 
 
 @verb(Access.WRITE, audited=True)
-def resume_schedule(engine: Engine, name: ScheduleName) -> dict[str, Any]:
+def resume_schedule(engine: BareEngine, name: ScheduleName) -> dict[str, Any]:
     """Resume a schedule; occurrences missed meanwhile are skipped."""
     _schedule(engine, name).resume()
     return {"schedule": name}
 
 
 @verb(Access.WRITE, audited=True)
-def trigger_schedule(engine: Engine, name: ScheduleName) -> dict[str, Any]:
+def trigger_schedule(engine: BareEngine, name: ScheduleName) -> dict[str, Any]:
     """Do now what a schedule does by the clock."""
     return {"schedule": name, "execution": _schedule(engine, name).trigger()}
 
 
 @verb(Access.WRITE, audited=True)
-def delete_schedule(engine: Engine, name: ScheduleName) -> dict[str, Any]:
+def delete_schedule(engine: BareEngine, name: ScheduleName) -> dict[str, Any]:
     """Delete a schedule; what it has started goes on."""
     return {"schedule": name, "deleted": _schedule(engine, name).delete()}
 
 
-def _schedule(engine: Engine, name: str) -> Schedule:
+def _schedule(engine: BareEngine, name: str) -> Schedule:
     try:
         return engine.schedules.get(name)
     except LookupError as error:
@@ -358,7 +358,7 @@ _SINGLE: dict[str, Callable[..., Any]] = {"pause": pause, "resume": resume, "ret
 
 @verb(Access.WRITE, audited=True)
 def bulk(
-    engine: Engine,
+    engine: BareEngine,
     action: Action,
     *,
     kind: Kind | None = None,
@@ -410,7 +410,7 @@ def bulk(
 
 
 def _controlled(
-    engine: Engine, execution: str, verb: str, step: str | None = None
+    engine: BareEngine, execution: str, verb: str, step: str | None = None
 ) -> dict[str, Any]:
     """Control a workflow: through its handle, or by a message that the next engine reads."""
     if verb in ("pause", "resume") and engine.parts.row(execution).kind == LANE:
@@ -433,11 +433,11 @@ def _with_step(do: Callable[..., Any], step: Any, **options: Any) -> Any:
         raise BadOption(str(error)) from None
 
 
-def _is_workflow(engine: Engine, execution: str) -> bool:
+def _is_workflow(engine: BareEngine, execution: str) -> bool:
     return engine.parts.row(execution).kind.startswith(kind_name(""))
 
 
-def _require_workflow(engine: Engine, execution: str) -> None:
+def _require_workflow(engine: BareEngine, execution: str) -> None:
     row = engine.parts.row(execution)
     if not row.kind.startswith(kind_name("")):
         msg = f"execution {execution!r} is of kind {row.kind!r}: only a workflow can do that"
@@ -461,7 +461,7 @@ def _front(engine: Any, name: str) -> Any:
 
 
 def _move(
-    engine: Engine,
+    engine: BareEngine,
     execution: str | None,
     letters: list[Any] | None,
     move: Callable[[Any, list[Letter]], int],

@@ -38,7 +38,7 @@ from actorflow.engine.tags import tags_from
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actorflow.engine.engine import Engine
+    from actorflow.engine.engine import BareEngine
     from actorflow.engine.stores.protocol import ExecutionRow, Page
 
 __all__: list[str] = []
@@ -56,7 +56,7 @@ _PAGE = 1_000
 
 
 @verb(Access.READ)
-def health(engine: Engine) -> dict[str, Any]:
+def health(engine: BareEngine) -> dict[str, Any]:
     """Show whether the engine runs, and which process it is in."""
     parts = engine.parts
     parts.state.require_open()
@@ -72,14 +72,14 @@ def health(engine: Engine) -> dict[str, Any]:
 
 
 @verb(Access.READ)
-def stats(engine: Engine) -> dict[str, Any]:
+def stats(engine: BareEngine) -> dict[str, Any]:
     """Show the figures of the engine."""
     found: dict[str, Any] = plain(engine.statistics())
     return found
 
 
 def matching(
-    engine: Engine,
+    engine: BareEngine,
     *,
     kind: str | None,
     status: str | None,
@@ -108,14 +108,14 @@ def matching(
             return
 
 
-def _error_of(engine: Engine, row: ExecutionRow) -> str:
+def _error_of(engine: BareEngine, row: ExecutionRow) -> str:
     failure = Execution(engine.parts, row).failure
     return "" if failure is None else f"{failure.type}: {failure.message}".casefold()
 
 
 @verb(Access.READ)
 def executions(
-    engine: Engine,
+    engine: BareEngine,
     *,
     kind: Kind | None = None,
     status: StatusName | None = None,
@@ -159,7 +159,7 @@ def executions(
 
 @verb(Access.READ)
 def count(
-    engine: Engine,
+    engine: BareEngine,
     *,
     kind: Kind | None = None,
     status: StatusName | None = None,
@@ -185,7 +185,7 @@ def count(
 
 
 @verb(Access.READ)
-def execution(engine: Engine, id: ExecutionId, *, limit: Limit = LIMIT) -> dict[str, Any]:  # noqa: A002
+def execution(engine: BareEngine, id: ExecutionId, *, limit: Limit = LIMIT) -> dict[str, Any]:  # noqa: A002
     """Show all that is stored of one execution, and what its kind makes of it."""
     parts = engine.parts
     store = parts.store
@@ -210,7 +210,7 @@ def execution(engine: Engine, id: ExecutionId, *, limit: Limit = LIMIT) -> dict[
     }
 
 
-def _view(engine: Engine, row: ExecutionRow, found: Execution) -> Any:
+def _view(engine: BareEngine, row: ExecutionRow, found: Execution) -> Any:
     """Return what its kind shows of an execution; of a workflow also without its class."""
     if row.state is None or row.kind in engine.parts.kinds or not row.kind.startswith("workflow:"):
         return shown(found, row.state)
@@ -224,7 +224,7 @@ def _view(engine: Engine, row: ExecutionRow, found: Execution) -> Any:
 
 
 @verb(Access.READ)
-def trace(engine: Engine, id: ExecutionId) -> dict[str, Any]:  # noqa: A002
+def trace(engine: BareEngine, id: ExecutionId) -> dict[str, Any]:  # noqa: A002
     """Show the history of an execution, oldest first."""
     found = engine.execution(id)
     entries: list[Any] = []
@@ -244,7 +244,7 @@ def _lines(found: Execution) -> list[str]:
 
 
 @verb(Access.READ, waits="timeout")
-async def wait(engine: Engine, id: ExecutionId, *, timeout: Seconds = 30.0) -> dict[str, Any]:  # noqa: A002
+async def wait(engine: BareEngine, id: ExecutionId, *, timeout: Seconds = 30.0) -> dict[str, Any]:  # noqa: A002
     """Wait until an execution has ended or is stuck, and show it."""
     parts = engine.parts
     if parts.state.passive and not parts.store.traits.shared:
@@ -262,7 +262,7 @@ async def wait(engine: Engine, id: ExecutionId, *, timeout: Seconds = 30.0) -> d
 
 @verb(Access.READ, waits="timeout")
 async def follow(
-    engine: Engine,
+    engine: BareEngine,
     id: ExecutionId,  # noqa: A002
     *,
     offset: Offset = 0,
@@ -300,7 +300,7 @@ def _published(found: Execution, offset: int) -> list[Any]:
 
 @verb(Access.READ)
 def tasks(
-    engine: Engine,
+    engine: BareEngine,
     execution: ExecutionId | None = None,
     *,
     tasker: Tasker | None = None,
@@ -319,7 +319,7 @@ def tasks(
 
 @verb(Access.READ)
 def dead(
-    engine: Engine,
+    engine: BareEngine,
     execution: ExecutionId | None = None,
     *,
     after: Number | None = None,
@@ -332,14 +332,14 @@ def dead(
 
 
 @verb(Access.READ)
-def timers(engine: Engine, *, limit: Limit = LIMIT) -> dict[str, Any]:
+def timers(engine: BareEngine, *, limit: Limit = LIMIT) -> dict[str, Any]:
     """List the timers that are due first."""
     found = [row_shown(each) for each in engine.parts.store.due(limit)]
     return {"timers": found, "now": engine.parts.clock.now()}
 
 
 @verb(Access.READ)
-def schedules(engine: Engine) -> dict[str, Any]:
+def schedules(engine: BareEngine) -> dict[str, Any]:
     """List the schedules: what happens by the clock."""
     return {
         "schedules": [
@@ -357,7 +357,7 @@ def schedules(engine: Engine) -> dict[str, Any]:
 
 
 @verb(Access.READ)
-def cluster(engine: Engine) -> dict[str, Any]:
+def cluster(engine: BareEngine) -> dict[str, Any]:
     """Show the engines that share the store: members, partitions, leases, lag."""
     store: Any = engine.parts.store
     if not store.traits.shared:
@@ -372,6 +372,6 @@ def cluster(engine: Engine) -> dict[str, Any]:
 
 
 @verb(Access.READ)
-def audit_log(engine: Engine, *, limit: Limit = LIMIT) -> dict[str, Any]:
+def audit_log(engine: BareEngine, *, limit: Limit = LIMIT) -> dict[str, Any]:
     """List what operators have done, newest first."""
     return {"entries": audit.entries(engine, limit)}

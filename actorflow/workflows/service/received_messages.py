@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GO_ON",
-    "Incoming",
+    "ReceivedBatch",
     "Start",
     "check_message",
     "control_body",
@@ -134,7 +134,7 @@ class Start(Struct):
     """The instance that it was forked from (`of`), the `step` before which, and its `state`."""
 
 
-class Incoming(Struct):
+class ReceivedBatch(Struct):
     """A batch, read."""
 
     start: Start | None = None
@@ -145,7 +145,7 @@ class Incoming(Struct):
     """Whether the moment has come at which it is to begin."""
 
 
-def read_batch(instance: Instance | None, batch: Sequence[Any], now: float) -> Incoming:
+def read_batch(instance: Instance | None, batch: Sequence[Any], now: float) -> ReceivedBatch:
     """Return what an instance receives.
 
     Args:
@@ -157,7 +157,7 @@ def read_batch(instance: Instance | None, batch: Sequence[Any], now: float) -> I
         MessageRefused: one of them is not a message to a workflow.
 
     """
-    found = Incoming()
+    found = ReceivedBatch()
     through_inbox = False
     run = 0 if instance is None else instance.state.run
     for each in batch:
@@ -178,7 +178,7 @@ def _in_order(received: list[m.Received]) -> list[m.Received]:
     latest = -inf
     ordered: list[m.Received] = []
     for each in received:
-        if isinstance(each, m.Event):
+        if isinstance(each, m.EventSent):
             latest = max(latest, each.at)
             ordered.append(msgspec.structs.replace(each, at=latest))
         else:
@@ -186,7 +186,7 @@ def _in_order(received: list[m.Received]) -> list[m.Received]:
     return sorted(ordered, key=lambda each: each.at)
 
 
-def _read(instance: Instance | None, each: Any, now: float, found: Incoming) -> None:
+def _read(instance: Instance | None, each: Any, now: float, found: ReceivedBatch) -> None:
     if type(each) is TaskEnded and not is_decision(each.task):  # as most are
         found.received.append(_task_ended(each))
         return
@@ -240,15 +240,15 @@ def _task_ended(ended: TaskEnded) -> m.Received:
     step, attempt, _ = read_step_id(ended.task)
     if ended.ok:
         return m.Succeeded(ended.at, step, ended.value, attempt)
-    return m.Failed(ended.at, step, _error(ended.error, ended.outcome), attempt)
+    return m.StepHasFailed(ended.at, step, _error(ended.error, ended.outcome), attempt)
 
 
-def _event(event: Event, now: float) -> m.Event:
+def _event(event: Event, now: float) -> m.EventSent:
     if isinstance(event, SentEvent):
         asked = UNSET if event.asked is None else event.asked
         at = now if event.at is None else event.at
-        return m.Event(at, event.name, event.data, asked, event.interrupts, event.undoes)
-    return m.Event(now, event.name, event.data)
+        return m.EventSent(at, event.name, event.data, asked, event.interrupts, event.undoes)
+    return m.EventSent(now, event.name, event.data)
 
 
 def check_message(body: Any) -> None:
@@ -283,7 +283,7 @@ def check_message(body: Any) -> None:
     )
 
 
-def _message(instance: Instance | None, message: Message, found: Incoming) -> None:
+def _message(instance: Instance | None, message: Message, found: ReceivedBatch) -> None:
     event = event_of(message)
     body = message.body
     verb = body.get("do") if type(body) is dict else None
@@ -316,7 +316,9 @@ def _message(instance: Instance | None, message: Message, found: Incoming) -> No
         check_message(body)
 
 
-def _on_steps(instance: Instance | None, verb: str, step: Any, at: float, found: Incoming) -> None:
+def _on_steps(
+    instance: Instance | None, verb: str, step: Any, at: float, found: ReceivedBatch
+) -> None:
     statuses = [] if instance is None else instance.state.statuses
     if verb == "retry":
         steps = [
@@ -324,7 +326,7 @@ def _on_steps(instance: Instance | None, verb: str, step: Any, at: float, found:
             for status in statuses
             if status.status is StepState.FAILED and step in (None, status.step)
         ]
-        found.received += [m.Retry(at, each) for each in steps]
+        found.received += [m.RetryStep(at, each) for each in steps]
     elif verb == "rewind":
         steps = [status.step for status in statuses if status.step == step]
         found.received += [m.Rewind(at, each) for each in steps]
@@ -334,18 +336,18 @@ def _on_steps(instance: Instance | None, verb: str, step: Any, at: float, found:
             for status in statuses
             if status.status is StepState.SCHEDULED and status.step == step
         ]
-        found.received += [m.Cancel(at, each) for each in steps]
+        found.received += [m.StopStep(at, each) for each in steps]
     found.notes.append({"type": verb, "at": at, "steps": steps})
 
 
-def _child(instance: Instance | None, ended: ChildEnded, found: Incoming) -> None:
+def _child(instance: Instance | None, ended: ChildEnded, found: ReceivedBatch) -> None:
     step, attempt, _ = read_step_id(ended.child)
     status = None if instance is None else instance.status(step)
     if ended.status == Status.FAILED:
         error = _error(ended.error, ended.status)
         if status is not None and status.type is StepType.FLOW:
             error |= {"name": "WorkflowFailed", "data": ended.result}
-        found.received.append(m.Failed(ended.at, step, error, attempt))
+        found.received.append(m.StepHasFailed(ended.at, step, error, attempt))
     elif ended.status == Status.DONE:
         found.received.append(m.Succeeded(ended.at, step, ended.result, attempt))
     elif ended.status == Status.STUCK and status is not None and status.type is StepType.FLOW:
@@ -354,7 +356,7 @@ def _child(instance: Instance | None, ended: ChildEnded, found: Incoming) -> Non
         found.notes.append({"type": "child stuck", "at": ended.at, "step": step})
     else:
         error = _error(ended.error, ended.status)
-        found.received.append(m.Failed(ended.at, step, error, attempt))
+        found.received.append(m.StepHasFailed(ended.at, step, error, attempt))
 
 
 def _error(error: Failure | None, outcome: str) -> dict[str, Any]:
