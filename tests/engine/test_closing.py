@@ -225,7 +225,7 @@ EXIT = """
 import sys, threading
 from actorflow.engine import bodies, parts
 from actorflow.engine.clock import WALL
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 
 entered = threading.Event()
 
@@ -238,7 +238,7 @@ async def coroutine(batch, state):
     entered.set()
     await asyncio.Event().wait()
 
-engine = Engine(sys.argv[1])
+engine = BareEngine(sys.argv[1])
 worker = engine.worker("w", globals()[sys.argv[2]], state=0)
 worker.push_ack(1)
 assert entered.wait(20)

@@ -72,7 +72,7 @@ def in_child(body: str) -> None:
         import actorflow as af
         from actorflow.runtime.clock import SYSTEM, SystemClock
         from actorflow.runtime.lanes.loop import LOOP, LoopLane
-        from actorflow.runtime.lanes.pool import POOL, Pool
+        from actorflow.runtime.lanes.pool import POOL, ThreadPool
         from actorflow.runtime.lanes.thread import ThreadLane
 
         warnings.simplefilter("ignore")  # that threads and forks do not mix is the point here
@@ -102,7 +102,7 @@ def in_child(body: str) -> None:
 def test_m24_a_child_has_fresh_lanes_and_clocks() -> None:
     in_child(
         """
-        lanes = [POOL, LOOP, ThreadLane("a"), Pool(core=1, limit=1), LoopLane("b")]
+        lanes = [POOL, LOOP, ThreadLane("a"), ThreadPool(core=1, limit=1), LoopLane("b")]
         clocks = [SYSTEM, SystemClock()]
         gate, busy = threading.Event(), [Run() for _ in lanes]
 
@@ -166,7 +166,7 @@ def test_m24_a_child_can_spawn_workers_of_each_kind() -> None:
 def test_m24_locks_that_other_threads_held_are_free_in_the_child() -> None:
     in_child(
         """
-        pool, clock, lane = Pool(core=1), SystemClock(), ThreadLane("locked")
+        pool, clock, lane = ThreadPool(core=1), SystemClock(), ThreadLane("locked")
         for lock in (pool._growing, clock._lock, lane._starting):
             threading.Thread(target=lock.acquire).start()
 
@@ -203,7 +203,7 @@ def test_m24_a_child_can_wait_for_messages_whatever_lock_was_held_at_the_fork() 
 def test_m24_a_thread_of_the_pool_that_forks_runs_nothing_else_in_the_child() -> None:
     in_child(
         """
-        pool, forked, results = Pool(core=1, limit=1), [], []
+        pool, forked, results = ThreadPool(core=1, limit=1), [], []
 
         def action():
             child = os.fork()

@@ -36,7 +36,7 @@ class CallOutcome(Enum):
 class ProcessCall:
     """One call of a function in a worker process.
 
-    >>> Call.of("a", round, 2.6, timeout=5.0).timeout
+    >>> ProcessCall.of("a", round, 2.6, timeout=5.0).timeout
     5.0
     """
 

@@ -281,7 +281,7 @@ def test_closing_kills_what_hangs_and_it_begins_again(tmp_path: Path, notes: Pat
 
 EXIT = """
 import sys
-from actorflow.engine.engine import Engine
+from actorflow.engine.engine import BareEngine
 from actorflow.engine.kind import NewTask, Outcome
 from tests.engine.tasks import chores
 from tests.engine.kinds import Script
@@ -289,7 +289,7 @@ from pathlib import Path
 
 if __name__ == "__main__":
     store, notes, do, how = sys.argv[1:]
-    engine = Engine(store)
+    engine = BareEngine(store)
     tasks = [NewTask("a", "t", notes)]
     script = Script(lambda state, message: Outcome(state=state, tasks=tasks) if message == "begin"
         else [message.value])

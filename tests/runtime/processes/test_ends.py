@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import os, signal, sys, threading
-from actorflow.runtime.processes.call import Call
+from actorflow.runtime.processes.call import ProcessCall
 from actorflow.runtime.processes.process_pool import ProcessPool
 from tests.runtime.processes import pools
 
@@ -26,7 +26,7 @@ def main():
     notes, launcher, how = sys.argv[1:]
     pool = ProcessPool(2, launcher=launcher)
     collector = pools.Collector()
-    pool.submit([Call.of(n, pools.hang, notes) for n in range(2)], collector)
+    pool.submit([ProcessCall.of(n, pools.hang, notes) for n in range(2)], collector)
     pools.lines(__import__("pathlib").Path(notes), 2)
     print("ready", flush=True)
     if how == "wait":
@@ -99,7 +99,7 @@ def test_no_process_outlives_the_program(
 
 
 UNGUARDED = """
-from actorflow.runtime.processes.call import Call
+from actorflow.runtime.processes.call import ProcessCall
 from actorflow.runtime.processes.process_pool import ProcessPool
 from tests.runtime.processes import pools
 
@@ -122,7 +122,7 @@ def test_a_main_module_without_a_guard_is_explained(tmp_path: Path) -> None:
 
 MAIN = """
 import sys
-from actorflow.runtime.processes.call import Call
+from actorflow.runtime.processes.call import ProcessCall
 from actorflow.runtime.processes.process_pool import ProcessPool
 from tests.runtime.processes import pools
 
@@ -164,7 +164,7 @@ def test_functions_and_classes_of_the_main_module(tmp_path: Path, how: str, laun
 FORK = """
 import os, sys
 from actorflow.runtime.errors import WorkerStopped
-from actorflow.runtime.processes.call import Call
+from actorflow.runtime.processes.call import ProcessCall
 from actorflow.runtime.processes.process_pool import ProcessPool
 from tests.runtime.processes import pools
 
@@ -174,7 +174,7 @@ if __name__ == "__main__":
         child = os.fork()
         if not child:
             try:
-                pool.submit(Call.of("a", pools.nothing), print)
+                pool.submit(ProcessCall.of("a", pools.nothing), print)
             except WorkerStopped:
                 with ProcessPool(1) as own:
                     assert pools.one(own, pools.double, 4).result == 8
@@ -206,7 +206,7 @@ def test_t30_a_process_has_its_own_group() -> None:
 
 RANDOM = """
 import numpy as np
-from actorflow.runtime.processes.call import Call
+from actorflow.runtime.processes.call import ProcessCall
 from actorflow.runtime.processes.process_pool import ProcessPool
 from tests.runtime.processes import pools
 

@@ -5,10 +5,10 @@ together with the facts that decide, and performs the steps in order. `TABLE` is
 there is: the state changes nowhere else, and an event that a state does not expect is either
 listed as ignored or raises `Unexpected`. docs/pair.md prints the table.
 
->>> advance(PairState.IDLE, Event.IDLE_LONG, Facts()).state
+>>> advance(PairState.IDLE, PairEvent.IDLE_LONG, Facts()).state
 <PairState.RUNNING: 'running'>
->>> advance(PairState.IDLE, Event.PUSHED, Facts(held=True, ready=True)).steps
-(<Step.TOKEN_OUT: 'token out'>, <Step.TAKE: 'take'>)
+>>> advance(PairState.IDLE, PairEvent.PUSHED, Facts(held=True, ready=True)).steps
+(<PairAction.TOKEN_OUT: 'token out'>, <PairAction.TAKE: 'take'>)
 """
 
 from __future__ import annotations
