@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from actorflow.lab.run.histogram import Histogram
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actorflow.lab.models.clients import ClientTraffic
     from actorflow.lab.models.traffic import Message
     from actorflow.lab.run.result import Result
@@ -47,8 +49,11 @@ class _ClientRequest:
 class ClientPool:
     """All clients of one run, as events in virtual time. The simulation sets `now`."""
 
-    def __init__(self, traffic: ClientTraffic, seed: int) -> None:
+    def __init__(
+        self, traffic: ClientTraffic, seed: int, give_up: Callable[[_ClientRequest], None]
+    ) -> None:
         self.now = 0.0
+        self._give_up = give_up
         self._traffic = traffic
         self._random = Random(f"{seed}/clients")
         self._draws = [
@@ -77,7 +82,7 @@ class ClientPool:
         self.now = at
         if waiting is not None:
             if not waiting.ended:
-                waiting.abandoned = True
+                self._give_up(waiting)
                 self._counts["timeouts"] += 1
                 self._again(waiting)
             return []

@@ -167,7 +167,7 @@ class PolicySimulation:
                     "for their answers anyway; use when_full='reject'"
                 )
                 raise BadOption(msg)
-            self._clients = ClientPool(traffic, self._seed)
+            self._clients = ClientPool(traffic, self._seed, self._core.give_up)
             self._serve_clients(self._clients)
         else:
             for chunk in traffic.chunks(self._seed):

@@ -16,13 +16,14 @@ from actorflow.behaviours import Queue, adapt
 from actorflow.behaviours.adapt import Base
 from actorflow.behaviours.behaviour import Behaviour
 from actorflow.behaviours.errors import brief
-from actorflow.runtime.errors import BadBehaviour, BadJob
+from actorflow.runtime.errors import BadBehaviour, BadJob, LoopBlocked
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.runtime.processes.packed import main_is_importable
 from actorflow.runtime.worker.job.answers import Answers
 from actorflow.runtime.worker.job.failure import failure_policy
 from actorflow.runtime.worker.options import Settings, check_executor, runs_elsewhere
 from actorflow.runtime.worker.spec import spawn
+from actorflow.runtime.worker.tickets import refuse_in_event_loop
 
 if TYPE_CHECKING:
     from typing import Self
@@ -242,10 +243,15 @@ class Batched(_Front[A, B]):
         """Return the result for one item; wait until its batch was processed.
 
         Raises:
+            LoopBlocked: called in a thread that runs an event loop: use `aio`.
             Exception: what the function raised on that batch, or returned for that item.
 
         """
-        result: B = self.worker.ask(item)
+        try:
+            result: B = self.worker.ask(item)
+        except LoopBlocked:  # of this call, unless the function itself has met it
+            refuse_in_event_loop(self, f"{getattr(self, '__name__', 'function')}.aio(item)")
+            raise
         return result
 
     def __get__(self, owner: object | None, kind: type) -> Batched[A, B]:

@@ -143,6 +143,7 @@ class WorkerControl(Ref[Any]):
     def __len__(self) -> int:
         """Return how many messages are accumulated now."""
         self.actor.refuse_own_functions()
+        self.actor.withdraw_abandoned()
         with self.actor.lock:
             ahead = self.actor.ahead()  # first: messages may arrive meanwhile, but none leaves
             return len(self.actor.core) - ahead

@@ -371,7 +371,7 @@ class WorkerRef(WorkerControl, Generic[Message_contra, Answer_co]):
         try:
             in_time = await ticket.wait(left)
         except BaseException:
-            ticket.abandoned = True  # if it was cancelled, and else it makes no difference
+            self.actor.core.give_up(ticket)  # if cancelled; else it makes no difference
             raise
         if not in_time:
             raise self._unanswered(message, ticket)
@@ -421,7 +421,7 @@ class WorkerRef(WorkerControl, Generic[Message_contra, Answer_co]):
 
     def _unanswered(self, message: Any, ticket: Any) -> AnswerTimeout:
         """Withdraw a message whose answer comes too late, and return the error for its caller."""
-        ticket.abandoned = True
+        self.actor.core.give_up(ticket)
         msg = f"{self.actor!r} did not answer {brief(message)} in time; withdrawn, unless it runs"
         return AnswerTimeout(msg)
 

@@ -78,10 +78,11 @@ class WorkerStatistics:
 
 
 def statistics(pair: Accumulator) -> WorkerStatistics:
-    """Return a picture of a pair. O(1), without stopping the job."""
+    """Return a picture of a pair, without stopping the job. O(1), unless callers have given up."""
     now = pair.settings.clock.now()
     core, life = pair.core, pair.lifecycle
     pair.refuse_own_functions()
+    pair.withdraw_abandoned()
     with pair.lock:
         ahead = pair.ahead()  # first: messages may arrive meanwhile, but none leaves
         counts = core.counts()

@@ -76,7 +76,7 @@ class Accumulation(Callers):
 
     __slots__ = (
         "batches", "dead_lettered", "due", "failed", "first_at", "handed", "in_flight", "lost",
-        "oldest_at", "past", "portion", "processed", "raw", "refusals", "rejected",
+        "oldest_at", "past", "portion", "processed", "refusals", "rejected",
     )  # fmt: skip
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -106,6 +106,7 @@ class Accumulation(Callers):
         # What `Callers` says of itself; in one call, because workers are made by the thousand.
         self.marks = ()
         self.folded = self.abandoned = 0
+        self.given_up = False
         self.sampler = self._waiting = self._gone = None
         self._bare = []
 
@@ -154,6 +155,8 @@ class Accumulation(Callers):
         """Add raw messages, and settle the ones that are refused or displaced by that."""
         self._own()
         shape, behaviour = self.shape, self.behaviour
+        if self.given_up and behaviour.traits.bounded:
+            self.withdraw_abandoned()
         if self.marks:
             self._unmark(messages)
         if self.sampler is not None:
@@ -185,12 +188,14 @@ class Accumulation(Callers):
         """
         self._own()
         behaviour = self.behaviour
+        if self.given_up and behaviour.traits.bounded:
+            self.withdraw_abandoned()
         self.note_time(now)
         self.folded += 1
-        tickets = () if ticket is None else (ticket,)
+        waited_for = None if ticket is None else Item(message, (ticket,))
         if ticket is not None:
             self._begin_tracking()
-        item = message if ticket is None or not self.shape.tracks else Item(message, tickets)
+        item = message if waited_for is None or not self.shape.tracks else waited_for
         if self.sampler is not None:
             sampled = [item]
             self._sample(sampled)
@@ -200,7 +205,8 @@ class Accumulation(Callers):
         except BaseException:
             self.rejected += 1
             raise
-        self._await(tickets)
+        if waited_for is not None:
+            self._await(item if type(item) is Item else waited_for)
         if not self.shape.tracks:
             if ticket is not None or self._bare:
                 self._bare.append((message, ticket))
@@ -217,12 +223,13 @@ class Accumulation(Callers):
         self.note_time(now)
         self.folded += 1
         self._begin_tracking()
+        item = Item(message, tickets)
         try:
-            self.behaviour.add(Item(message, tickets))
+            self.behaviour.add(item)
         except BaseException:
             self.rejected += 1
             raise
-        self._await(tickets)
+        self._await(item)
         if self._gone:
             self._settle_gone()
 
@@ -254,9 +261,10 @@ class Accumulation(Callers):
             return refused
         self.note_time(now)
         self.folded += len(pairs)
-        for _, ticket in pairs:
-            self._await((ticket,))
-        for items, why in self.behaviour.extend([Item(message, (t,)) for message, t in pairs]):
+        offered = [Item(message, (ticket,)) for message, ticket in pairs]
+        for item in offered:
+            self._await(item)
+        for items, why in self.behaviour.extend(offered):
             self.rejected += len(items)
             for item in items:
                 for ticket in item.tickets:
@@ -280,13 +288,17 @@ class Accumulation(Callers):
                 return False
         return True
 
-    def take(self, now: float = 0.0, free: int = 1) -> Batch | None:
+    def take(  # noqa: C901 - called for each batch, so nothing is moved into calls of its own
+        self, now: float = 0.0, free: int = 1
+    ) -> Batch | None:
         """Hand over the next batch, if there is one and it may leave now.
 
         `free` is the number of executors that are free, this one included. Without a batch, `due`
         says when to try again, or is `None` if nothing is held.
         """
         behaviour = self.behaviour
+        if self.given_up and (behaviour.traits.observes or behaviour.traits.pads):
+            self.withdraw_abandoned()
         while self.ready(now):
             held = len(behaviour)
             payload = behaviour.take(free=free) if self.shape.spreads else behaviour.take()
@@ -398,8 +410,10 @@ class Accumulation(Callers):
         """
         waiting, self._waiting = self._waiting, None
         self._gone, self._bare = None, []
-        for ticket in (waiting or {}).values():
-            ticket.resolve(error)
+        for one, item in (waiting or {}).items():
+            for ticket in item.tickets:
+                if id(ticket) == one:  # an item that was merged with others has theirs, too
+                    ticket.resolve(error)
         self.behaviour = _Ended(self.behaviour)
         tally = self.tally()
         gone = tally.replaced + tally.merged + tally.dropped + tally.expired
@@ -421,9 +435,10 @@ class Accumulation(Callers):
         self.behaviour = behaviour
         self.shape = shape_of(behaviour)
         self.portion = _portion(behaviour, self.shape)
-        for ticket in list((self._waiting or {}).values()):
-            if type(ticket) is Probe:
-                self._let_go(ticket)
+        for item in list((self._waiting or {}).values()):
+            for ticket in item.tickets:
+                if type(ticket) is Probe:
+                    self._let_go(ticket)
         if not self.shape.tracks:
             self._gone = None
         if self._gone is not None:

@@ -574,6 +574,15 @@ class Accumulator:
         if effects.executor_gone or effects.dead or effects.cut or self.core.refusals:
             self.lifecycle.conclude(effects)
 
+    def withdraw_abandoned(self) -> None:
+        """Withdraw the messages of callers that have given up, before somebody counts them."""
+        if self.core.given_up:
+            UNINTERRUPTIBLE.run(self._withdraw)
+
+    def _withdraw(self) -> None:
+        with self.lock:
+            self.core.withdraw_abandoned()
+
     def ahead(self) -> int:
         """Return how many raw messages are in flight, because they have woken the executor.
 

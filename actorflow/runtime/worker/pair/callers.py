@@ -62,21 +62,26 @@ class Callers:
     """The tickets of the messages that one `Accumulation` holds."""
 
     __slots__ = (
-        "_bare", "_gone", "_waiting", "abandoned", "behaviour", "folded", "marks", "sampler",
-        "shape",
+        "_bare", "_gone", "_waiting", "abandoned", "behaviour", "folded", "given_up", "marks",
+        "raw", "sampler", "shape",
     )  # fmt: skip
 
     behaviour: Behaviour
     shape: Shape
     marks: list[None] | tuple[()]
     """One for each item that was, or is about to be, appended to `raw`."""
+    raw: list[Any]
+    """Messages that were pushed, and that the behaviour has not got yet."""
     folded: int
     """Messages that have left `raw`, or were offered; refused ones included."""
     abandoned: int
     """Messages that were not handed over, because nobody waited for their answer any more."""
+    given_up: bool
+    """Whether a caller has given up since `withdraw_abandoned`."""
     sampler: LatencySampler | None
     """Times some messages, where they may overtake each other."""
-    _waiting: dict[int, Ticket] | None  # by identity, until they leave
+    _waiting: dict[int, Item] | None
+    """The message that each ticket, by its identity, waits for, until it leaves."""
     _gone: list[tuple[Item, Fate]] | None
     _bare: list[tuple[Any, Ticket | None]]
     """Where messages cannot carry tickets: those added since somebody began to wait."""
@@ -102,30 +107,67 @@ class Callers:
             del self.marks[: len(items)]  # type: ignore[union-attr]
             self._begin_tracking()
             for item in items:
-                self._await(item.tickets)
+                self._await(item)
 
     def _sample(self, messages: list[Any], times: list[float] | None = None) -> None:
         """Have some of the messages timed."""
         if self.sampler is not None:
-            for probe in self.sampler.probe(messages, times):
+            for item in self.sampler.probe(messages, times):
                 self._begin_tracking()
-                self._await((probe,))
+                self._await(item)
 
     def _begin_tracking(self) -> None:
         if self._gone is None and self.shape.tracks:
             self._gone = []
             self.behaviour.track(self._gone)
 
-    def _await(self, tickets: tuple[Ticket, ...]) -> None:
-        if tickets:
+    def _await(self, item: Item) -> None:
+        if item.tickets:
             if self._waiting is None:
                 self._waiting = {}
-            for ticket in tickets:
-                self._waiting[id(ticket)] = ticket
+            for ticket in item.tickets:
+                self._waiting[id(ticket)] = item
 
     def _let_go(self, ticket: Ticket) -> None:
         if self._waiting is not None:
             self._waiting.pop(id(ticket), None)
+
+    # Callers that give up.
+
+    def give_up(self, ticket: Ticket) -> None:
+        """Note that a caller waits no longer. Thread-safe, O(1).
+
+        Its message is withdrawn when that makes a difference: before it would leave, be counted,
+        or take the place of another one.
+        """
+        ticket.abandoned = True  # type: ignore[attr-defined] # tickets of `ask` have it
+        self.given_up = True
+
+    def withdraw_abandoned(self) -> None:
+        """Forget the messages whose callers have all given up. O(raw messages + callers).
+
+        Not where a held message may have been merged with others, or have replaced one.
+        """
+        self.given_up = False
+        if self.marks:
+            self._withdraw_raw()
+        if self._waiting and self.shape.tracks and not self.behaviour.traits.shrinks:
+            items = {id(item): item for item in self._waiting.values() if _is_abandoned(item)}
+            for item in items.values():
+                if self.behaviour.withdraw(item):
+                    self.abandoned += 1
+                    for ticket in item.tickets:
+                        self._let_go(ticket)
+
+    def _withdraw_raw(self) -> None:
+        """Remove abandoned messages from `raw`, to which producers may append meanwhile."""
+        raw, width = self.raw, self.shape.width
+        for at in range(len(raw) - 1, -1, -width):
+            item = raw[at]
+            if type(item) is Item and _is_abandoned(item):
+                del raw[at - width + 1 : at + 1]
+                del self.marks[:1]  # type: ignore[union-attr]
+                self._abandon(1)
 
     # Tickets that leave.
 
@@ -165,7 +207,7 @@ class Callers:
         return tickets
 
     def _abandon(self, count: int) -> None:
-        """Count messages of a plain line that are not handed over."""
+        """Count messages that leave `raw` and are not handed over."""
         self.abandoned += count
         self.folded += count
 
@@ -245,8 +287,9 @@ class Callers:
         ]
         if callers:
             self._begin_tracking()
-            for tickets in callers.values():
-                self._await(tuple(tickets))
+            for item in items:
+                if type(item) is Item:
+                    self._await(item)
         self.behaviour.put_back(items)
         if self._gone:
             self._settle_gone()

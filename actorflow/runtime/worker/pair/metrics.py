@@ -32,12 +32,13 @@ _POINTS = 8  # places within a batch at which its messages are looked at
 _SAMPLES = 1_024  # timed messages that are kept
 _EACH = 16  # so many messages are timed before samples are drawn
 _MEAN_GAP = 8  # messages from one sample to the next, on average
+_SPARSEST = 7  # a mask: in the long run one batch of eight is kept
 
 
 class Timing:
     """What a pair measures, batch by batch. Changed under the pair's lock."""
 
-    __slots__ = ("_oldest", "_samples", "_sizes", "busy", "reasons")
+    __slots__ = ("_mask", "_oldest", "_samples", "_sizes", "busy", "reasons")
 
     def __init__(self) -> None:
         self.busy = 0.0
@@ -48,20 +49,29 @@ class Timing:
         # a tuple for each batch would make the garbage collector walk all that was kept.
         self._samples: list[float] = []
         self._oldest = 0
+        self._mask = 0  # batches whose number has a bit in common with it are left out
 
     def finished(
         self, number: int, size: int, span: tuple[float, float, float], end: float
     ) -> None:
-        """Record a batch that was processed. After the first few, every eighth one is sampled."""
+        """Record a batch that was processed.
+
+        At first each is kept. Whenever there are too many, every other one is dropped and half as
+        many are kept from then on, so that all count the same. Once only every eighth is kept,
+        the newest take the place of the oldest.
+        """
         low, high, begun = span
         self.busy += end - begun
         sizes = self._sizes
         bits = (size - 1).bit_length() if size > 1 else 0
         sizes[bits] = sizes.get(bits, 0) + 1
-        if number < _KEPT or not number & 7:
+        if not number & self._mask:
             samples = self._samples  # changed by one C call: `quantiles` takes no lock
             if len(samples) < _LENGTH:
                 samples.extend((size, low, high, begun, end))
+            elif self._mask < _SPARSEST:
+                self._samples = _every_other(samples)
+                self._mask = 2 * self._mask + 1
             else:
                 at = self._oldest
                 samples[at : at + _WIDTH] = (size, low, high, begun, end)
@@ -73,6 +83,7 @@ class Timing:
         made = cls()
         made.busy, made.reasons = other.busy, other.reasons
         made._sizes, made._samples, made._oldest = other._sizes, other._samples, other._oldest
+        made._mask = other._mask
         return made
 
     def count_reason(self, reason: Reason) -> None:
@@ -98,9 +109,17 @@ class Timing:
                 waits.append((max(begun - arrived, 0.0), weight))
                 latencies.append((end - arrived, weight))
         if sampler is not None:
-            waits = [(wait, 1.0) for wait, _ in sampler.samples.copy()]
-            latencies = [(latency, 1.0) for _, latency in sampler.samples.copy()]
+            samples = sampler.samples.copy()
+            waits = [(wait, weight) for wait, _, weight in samples]
+            latencies = [(latency, weight) for _, latency, weight in samples]
         return (*_quantiles(latencies), *_quantiles(waits), *_quantiles(services))
+
+
+def _every_other(samples: list[float]) -> list[float]:
+    """Return the second of each two batches: those with an even number."""
+    return [
+        each for at in range(_WIDTH, len(samples), 2 * _WIDTH) for each in samples[at : at + _WIDTH]
+    ]
 
 
 class Backlog:
@@ -155,11 +174,14 @@ class _Sampled(Protocol):
 class Probe:
     """The ticket of a sampled message: nobody waits, but its times are noted."""
 
-    __slots__ = ("_arrived", "_beside", "_sampler", "begun")
+    __slots__ = ("_arrived", "_beside", "_sampler", "_weight", "begun")
 
-    def __init__(self, sampler: LatencySampler, arrived: float, beside: Any = None) -> None:
+    def __init__(
+        self, sampler: LatencySampler, arrived: float, weight: int, beside: Any = None
+    ) -> None:
         self._sampler = sampler
         self._arrived = arrived
+        self._weight = weight
         self._beside = beside
         self.begun: float | None = None
         """When the batch with the message was taken."""
@@ -172,7 +194,7 @@ class Probe:
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
         """Record the times of a message that was processed."""
         if error is None and self.begun is not None:
-            self._sampler.note(self._arrived, self.begun)
+            self._sampler.note(self._arrived, self.begun, self._weight)
 
 
 def without_probes(message: Any) -> Any:
@@ -246,11 +268,11 @@ class LatencySampler:
         self._looked_at = clock.now()
         self._gap = 0
         self._drawn = 0
-        self.samples: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
-        """The wait and the latency of each sampled message."""
+        self.samples: deque[tuple[float, float, int]] = deque(maxlen=_SAMPLES)
+        """The wait and the latency of each sampled message, and how many it stands for."""
 
-    def probe(self, messages: list[Any], times: list[float] | None) -> list[Probe]:
-        """Wrap some of the messages in items; return their tickets.
+    def probe(self, messages: list[Any], times: list[float] | None) -> list[Item]:
+        """Wrap some of the messages in items that carry a `Probe`; return these.
 
         Without `times`, messages are taken to have arrived evenly since the last look, or since
         the executor was woken.
@@ -258,21 +280,24 @@ class LatencySampler:
         now, count = self._clock.now(), len(messages)
         low = min(max(self._looked_at, self._pair.waiting_since), now)
         self._looked_at = now
-        probes = []
+        sampled = []
         at = self._gap
         while at < count:
             arrived = low + (now - low) * (at + 1) / count if times is None else times[at]
             message = messages[at]
+            weight = 1 if self._drawn < _EACH else _MEAN_GAP
             if type(message) is Item:
-                probe = Probe(self, arrived, message.tickets[0] if message.tickets else None)
-                messages[at] = Item(message.message, (*message.tickets, probe), message.born)
+                probe = Probe(
+                    self, arrived, weight, message.tickets[0] if message.tickets else None
+                )
+                item = Item(message.message, (*message.tickets, probe), message.born)
             else:
-                probe = Probe(self, arrived)
-                messages[at] = Item(message, (probe,))
-            probes.append(probe)
+                item = Item(message, (Probe(self, arrived, weight),))
+            messages[at] = item
+            sampled.append(item)
             at += 1 + self._draw()
         self._gap = at - count
-        return probes
+        return sampled
 
     def _draw(self) -> int:
         """Return how many messages to skip, by a linear congruential generator."""
@@ -281,9 +306,9 @@ class LatencySampler:
             return 0
         return (self._drawn * 1_103_515_245 + 12_345 >> 16) % (2 * _MEAN_GAP - 1)
 
-    def note(self, arrived: float, begun: float) -> None:
+    def note(self, arrived: float, begun: float, weight: int) -> None:
         """Record that a sampled message was processed. Thread-safe."""
-        self.samples.append((max(begun - arrived, 0.0), self._clock.now() - arrived))
+        self.samples.append((max(begun - arrived, 0.0), self._clock.now() - arrived, weight))
 
 
 _ORDERLY = {Bounded, Chunk, Debounce, Linger, Queue, Throttle, Unique}

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import actorflow as af
-from actorflow.behaviours import Bounded, Chunk, Priority, Queue, Stack, Unique
+from actorflow.behaviours import (
+    Adaptive,
+    Bounded,
+    Chunk,
+    Deadline,
+    Expire,
+    PadTo,
+    PerKey,
+    Priority,
+    Queue,
+    Stack,
+    Unique,
+    Window,
+)
 from tests.runtime.worker.probe import PATIENCE
 from tests.runtime.worker.statistics.law import check_law
 
@@ -24,6 +37,13 @@ BEHAVIOURS: list[Callable[[], Any]] = [
     lambda: Chunk(Queue(), 3),
     lambda: Bounded(Queue(), 9),
     Priority,
+    lambda: Chunk(Priority(), 2),
+    lambda: Expire(Queue(), 60),
+    lambda: Adaptive(Queue()),
+    lambda: Deadline(within=60),
+    lambda: PadTo(Queue(), sizes=[1, 2, 4]),
+    lambda: PerKey(key=1),
+    lambda: Window(0.01),
 ]
 
 
@@ -46,6 +66,43 @@ def test_a_late_ask_is_withdrawn_and_all_others_are_processed(
     assert sorted(handed) == sorted([(0, "first"), *wanted])
     statistics = check_law(worker)
     assert (statistics.abandoned, statistics.processed) == (2, 1 + before)
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_a_late_ask_is_counted_while_the_worker_is_still_busy(
+    behaviour: Callable[[], Any], pool_probe: Probe
+) -> None:
+    worker = pool_probe.spawn(behaviour=behaviour)
+    worker.push((0, "first"))
+    pool_probe.begun()
+    worker.push((0, "wanted"))
+    with pytest.raises(af.AnswerTimeout):
+        worker.ask((0, "late"), timeout=0.0)
+    assert len(worker) == 1
+    assert (check_law(worker).abandoned, worker.statistics().held) == (1, 1)
+    pool_probe.open()
+    worker.stop()
+    assert check_law(worker).processed == 2
+
+
+@pytest.mark.parametrize("inner", [Queue, lambda: Priority(key=abs), lambda: Chunk(Queue(), 1)])
+def test_a_late_ask_leaves_its_place_below_a_bound_to_others(
+    inner: Callable[[], Any], pool_probe: Probe
+) -> None:
+    worker = pool_probe.spawn(behaviour=Bounded(inner(), 2))
+    worker.push(0)
+    pool_probe.begun()
+    for number in 1, 2:
+        with pytest.raises(af.AnswerTimeout):
+            worker.ask(number, timeout=0.0)
+    worker.push_ack(3)
+    worker.push_ack(4)
+    with pytest.raises(af.Full):
+        worker.push_ack(5)
+    pool_probe.open()
+    worker.stop()
+    assert sorted(message for batch in pool_probe.batches for message in batch) == [0, 3, 4]
+    assert check_law(worker).abandoned == 2
 
 
 def test_a_cancelled_aask_is_withdrawn(pool_probe: Probe) -> None:

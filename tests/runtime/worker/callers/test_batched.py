@@ -451,3 +451,16 @@ def test_options_are_validated_at_the_decorator(options: dict[str, Any]) -> None
         af.batched(**options)
     ((name, value),) = options.items()
     assert name in str(raised.value) or repr(value) in str(raised.value)
+
+
+def test_a_call_in_an_event_loop_is_told_what_to_await() -> None:
+    @af.batched()
+    def double(numbers: list[int]) -> list[int]:
+        return [2 * number for number in numbers]
+
+    async def main() -> int:
+        with pytest.raises(af.LoopBlocked, match=r"write `await double\.aio\(item\)`"):
+            double(1)
+        return await double.aio(2)
+
+    assert asyncio.run(main()) == 4

@@ -62,8 +62,11 @@ class Line:
         self.pushed[number] = self.clock.now()
         self.worker.push(number)
 
-    def check(self, within: float = 0.2) -> af.WorkerStatistics:
-        """Compare the statistics with the measurements."""
+    def check(self, within: float = 0.2, near: float = 0.1) -> af.WorkerStatistics:
+        """Compare the statistics with the measurements.
+
+        They may differ by `within` of the measurement, or by `near` of the service.
+        """
         s = self.worker.statistics()
         for said, true in (
             ((s.latency_p50, s.latency_p99), self.latencies),
@@ -72,7 +75,7 @@ class Line:
         ):
             for value, share in zip(said, (0.5, 0.99), strict=True):
                 expected = quantile(true, share)
-                assert value == pytest.approx(expected, rel=within, abs=0.1 * SERVICE), (said, true)
+                assert value == pytest.approx(expected, rel=within, abs=near * SERVICE), (said, true)
         return s
 
 
@@ -140,7 +143,7 @@ def test_times_of_what_is_held_back(behaviour: Any, load: str) -> None:
     line = Line(behaviour)
     line.arrive(LOADS[load])
     assert len(line.latencies) == len(LOADS[load])
-    line.check()
+    line.check(near=0.2)  # where half of the messages wait for nothing, the median is steep
 
 
 def test_times_of_debounce() -> None:
@@ -180,6 +183,12 @@ def test_times_of_a_chunk_with_a_backlog(behaviour: Any, load: str) -> None:
     line.arrive(BACKLOGS[load])
     assert len(line.latencies) == len(BACKLOGS[load])
     line.check()
+
+
+def test_early_batches_count_no_more_than_late_ones() -> None:
+    line = Line(lambda: Chunk(Queue, 4))
+    line.arrive(every(0.0017, 4_000))  # the backlog grows: the first batches waited least
+    line.check(within=0.1)
 
 
 MANY = {
