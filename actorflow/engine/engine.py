@@ -19,6 +19,7 @@ from actorflow.engine.errors import (
     UnknownKind,
     WaitTimeout,
 )
+from actorflow.engine.executions.sender import Confirmation
 from actorflow.engine.handle import Execution
 from actorflow.engine.ids import check_id, check_task_id, check_wait, unknown_execution
 from actorflow.engine.kind import ENDED, Status
@@ -466,9 +467,14 @@ class BareEngine:
         check_id(execution, "an execution")
         kind = self._workers.kind_of(execution) if kind is None else check_id(kind, "a kind")
         self.parts.state.require_open()
-        self.parts.sender.check_message(execution, kind, body)
-        self.parts.sender.append(
-            execution, kind, (body,), stored=stored, key=key, patience=patience
+        sender = self.parts.sender
+        checked = sender.check_message(execution, kind, body)
+        if checked is body:
+            sender.append(execution, kind, (body,), stored=stored, key=key, patience=patience)
+            return
+        processed = Confirmation(stored)
+        sender.append(
+            execution, kind, (checked,), stored=processed.not_stored(), processed=processed, key=key
         )
 
     def wait(self, execution: str, timeout: float | None = None) -> Execution:

@@ -47,6 +47,7 @@ __all__ = [
     "Options",
     "Outcome",
     "Outgoing",
+    "RefusedMessage",
     "SetTimer",
     "Status",
     "TaskEnded",
@@ -150,6 +151,14 @@ class Watch:
     body: Any
 
 
+class RefusedMessage(Struct, frozen=True):
+    """A message that the execution has received, now or in an earlier run, and refuses."""
+
+    body: Any
+    error: str
+    """Why."""
+
+
 class Outcome(Struct, kw_only=True):
     """What one run of an execution returns: all of it is committed together, or none.
 
@@ -180,6 +189,8 @@ class Outcome(Struct, kw_only=True):
     answers: list[Any] | None = None
     """One for each message of the batch, for the callers that asked; not stored. An exception is
     raised to the caller; without a caller its message becomes a dead letter."""
+    refused: list[RefusedMessage] = []
+    """Messages that become dead letters; sent again, they begin another run."""
     history: list[Any] = []
     """Entries that `actorflow show` prints and `store.history` returns: plain data, or
     `msgspec.Raw` of plain data that the kind has encoded itself."""
@@ -283,6 +294,9 @@ class Kind(Protocol):
     - `control(verb) -> body`: the message for the verbs "pause" and "resume".
     - `check_message(execution, body)`: raises if the body can be no message to that execution;
       called before a message is stored, in the thread that sends it.
+    - `bounded(execution, state, unread, body) -> body | None`: the body to store instead, if its
+      sender has to wait for the run, which may refuse it with an answer. Called after
+      `check_message`, with the last committed state, and how many messages no run has processed.
     - `committed(change)`: called in a lane after each commit of a run.
     - `ended(execution)`: called in a lane after an execution that is in memory was ended from
       outside, without a run. What its inbox holds back then becomes dead letters.

@@ -348,6 +348,10 @@ class Decider:
             self._run(live)
         live.next_index = len(instance.state.executions)
         self._release(live)
+        if session.misfit is not None and cls._actorflow_on_error == "refuse":
+            key, number, misfit = session.misfit
+            self.forget(live.id)
+            return m.EventRefused(at, session.uuid, number, described(key, misfit))
         failed = live.error
         if failed is None:
             return m.Completed(at, session.uuid, list(session.decisions))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from actorflow.behaviours.arguments import function
 from actorflow.behaviours.behaviour import Item
 from actorflow.behaviours.wrapper import Wrapper
@@ -23,6 +25,7 @@ class SentEvent(Event, frozen=True):
     asked: str | None = None
     interrupts: bool = False
     undoes: bool = False
+    asks: bool = False
 
 
 class Interrupt(Wrapper):
@@ -71,8 +74,9 @@ class Interrupt(Wrapper):
             return Item(self._marked(each.message), each.tickets, each.born)
         if not isinstance(each, Event) or (self._when is not None and not self._when(each)):
             return each
-        at, asked = getattr(each, "at", None), getattr(each, "asked", None)
-        return SentEvent(each.name, each.data, at, asked, interrupts=True, undoes=self._undo)
+        if isinstance(each, SentEvent):
+            return replace(each, interrupts=True, undoes=self._undo)
+        return SentEvent(each.name, each.data, interrupts=True, undoes=self._undo)
 
 
 class Turns(Wrapper):

@@ -249,6 +249,7 @@ class Wait(Step[T], Generic[T]):
             event=name,
             duration=duration,
             timestamp=timestamp,
+            typed=isinstance(event, type),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -135,6 +136,116 @@ def test_f02_ask_raises_and_the_instance_goes_on(tmp_path: Path) -> None:
         ]
         account.send("close")
         assert account.result(timeout=10) == 7
+
+
+def test_f02_a_send_that_is_refused_becomes_a_dead_letter(tmp_path: Path) -> None:
+    class Opens(Account):
+        def on_event(self, event: af.Event) -> int:
+            if event.name == "deposit" and not self.got and event.data["amount"] > 1:
+                raise af.Refused("begin with 1")
+            return super().on_event(event)
+
+    with af.Engine(tmp_path / "a.db") as engine:
+        account = engine.start(Opens(), id="a-1")
+        account.send("deposit", id="d-5", amount=5)
+        account.send("deposit", amount=1)
+        account.send("deposit", amount=13)
+        with pytest.raises(af.Refused):
+            account.ask("deposit", id="d-0", amount=0, timeout=10)  # its caller has heard of it
+    with af.Engine(tmp_path / "a.db") as engine:
+        account = engine.workflows.get(Opens, "a-1")
+        letters = engine.dead_letters("a-1")
+        assert [(each.message, each.error) for each in letters] == [
+            (
+                {"event": "deposit", "data": {"amount": 5}, "id": "d-5"},
+                "Refused: begin with 1",
+            ),
+            ({"event": "deposit", "data": {"amount": 13}}, "ValueError: unlucky"),
+        ]
+        assert letters.retry(next(iter(letters))) == 1
+        assert account.ask("balance", timeout=10) == 6
+        assert account.ask("deposit", id="d-5", amount=5, timeout=10) == 6
+        assert len(letters) == 1
+        account.send("close")
+        assert account.result(timeout=10) == 6
+
+
+@dataclass
+class Amount:
+    """The data of an event."""
+
+    amount: int
+
+
+class Typed(af.Workflow[int]):
+    """Waits for events of a type, which it does not declare."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def handle(self) -> int:
+        """Return the sum of an amount that waits for another event, and of one that is kept."""
+        amount, _ = self.execute(af.Wait(Amount), af.Wait("go"))
+        later = self.wait(Amount, seconds=60)
+        return amount.amount + (later.amount if later else 0)
+
+    def on_event(self, event: af.Event) -> int:
+        """Count."""
+        self.seen += 1
+        return self.seen
+
+
+def test_f03_a_wait_refuses_an_event_that_is_not_of_its_type() -> None:
+    with WorkflowHarness(Typed()) as typed:
+        typed.send("Amount", amount="many")
+        assert typed.properties == {"seen": 0}
+        typed.send("Amount", amount=3)
+        typed.restart()
+        typed.send("Amount", amount="some")  # no wait expects it yet: `on_event` sees it
+        typed.send("Amount", amount=4)
+        typed.send("go")
+        assert typed.result == 7
+        assert [name for name, _ in typed.refused] == ["Amount", "Amount"]
+        assert all("is not Amount" in reason for _, reason in typed.refused)
+        assert typed.kept == [af.Event("go", {})] or typed.kept == []
+
+
+def test_f03_a_wait_that_has_refused_an_event_ends_at_its_deadline() -> None:
+    class Late(Typed):
+        async def handle(self) -> int:  # type: ignore[override]
+            amount = await af.Wait(Amount, seconds=10)
+            return amount.amount if amount else 0
+
+    with WorkflowHarness(Late()) as late:
+        late.advance(seconds=4)
+        late.send("Amount")
+        late.advance(seconds=6)
+        assert late.result == 0
+
+
+def test_f03_on_an_engine_it_is_a_dead_letter() -> None:
+    with af.Engine(":memory:") as engine:
+        typed = engine.start(Typed())
+        typed.send("Amount", amount="many")
+        with pytest.raises(af.Refused, match="is not Amount"):
+            typed.ask("Amount", amount="more", timeout=10)
+        for amount in (1, 2):
+            typed.send(Amount(amount))
+        typed.send("go")
+        assert typed.result(timeout=10) == 3
+        (letter,) = engine.dead_letters(typed.id)
+        assert letter.message == {"event": "Amount", "data": {"amount": "many"}}
+
+
+def test_f03_a_class_that_sticks_stops_at_such_an_event() -> None:
+    class Strict(Typed, on_error="stick"):
+        pass
+
+    with WorkflowHarness(Strict()) as strict:
+        strict.send("Amount", amount="many")
+        strict.send("go")
+        with pytest.raises(ExecutionFailed, match="is not Amount"):
+            _ = strict.result
 
 
 def test_f01_waits_that_go_on_keep_their_order() -> None:

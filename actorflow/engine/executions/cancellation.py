@@ -192,7 +192,8 @@ class Cancellation:
         ended: Any = getattr(live.kind, "ended", None)
 
         def tell() -> None:
-            ended(live.id)
+            if self._table.find(live.id) is live:  # else it was deleted, and perhaps made again
+                ended(live.id)
             if live.unconsumed:
                 self._table.admission.nudge(live)
 

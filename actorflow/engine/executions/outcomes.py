@@ -11,6 +11,7 @@ from actorflow.engine.ids import check_id, check_task_id
 from actorflow.engine.kind import ENDED, Addition, Outcome, Status
 from actorflow.engine.stores.protocol import (
     Change,
+    NewDead,
     NewExecution,
     NewMessage,
     TaskRow,
@@ -20,7 +21,7 @@ from actorflow.engine.stores.protocol import (
 
 if TYPE_CHECKING:
     from actorflow.engine.executions.loaded import LoadedExecution
-    from actorflow.engine.kind import NewTask, SetTimer
+    from actorflow.engine.kind import NewTask, RefusedMessage, SetTimer
 
 __all__ = ["AlreadyThere", "RunRaised", "add_context", "change_of", "message_to_parent"]
 
@@ -61,6 +62,7 @@ def change_of(live: LoadedExecution, outcome: Outcome) -> Change:
         status=outcome.status if type(outcome.status) is Status else Status(outcome.status),
         result=None if outcome.result is None else encode(outcome.result),
         error=None if outcome.error is None else encode_failure(outcome.error),
+        dead=[_letter(name, each) for each in outcome.refused] if outcome.refused else (),
     )
     # Only what there is gets a list of its own: thousands of these may wait for one commit.
     if outcome.messages or outcome.children or outcome.cancelled_children:
@@ -90,6 +92,10 @@ def change_of(live: LoadedExecution, outcome: Outcome) -> Change:
     if live.parent is not None:
         change.messages = [*change.messages, *_to_parent(live, live.parent, outcome)]
     return change
+
+
+def _letter(execution: str, refused: RefusedMessage) -> NewDead:
+    return NewDead(None, execution, "message", bodies.encode(refused.body), refused.error)
 
 
 def add_context(change: Change) -> None:

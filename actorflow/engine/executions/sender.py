@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import Rejected
 from actorflow.engine import bodies
 from actorflow.engine.commit.entries import Append
 from actorflow.engine.commit.wake_chain import ChainedTicket
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
     from actorflow.engine.executions.table import ExecutionTable
     from actorflow.engine.kind import Kind
     from actorflow.engine.state import EngineState
-    from actorflow.engine.stores.protocol import Store
+    from actorflow.engine.stores.protocol import ExecutionRow, Store
     from actorflow.runtime.environment import Environment
 
-__all__ = ["Sender", "creation"]
+__all__ = ["Confirmation", "Sender", "creation"]
 
 
 def _encode(message: Any) -> bytes:
@@ -127,8 +128,10 @@ class Sender:
 
     # Messages.
 
-    def check_message(self, execution: str, kind: str | None, body: Any) -> None:
-        """Ask the kind of an execution whether it takes a message, before that is stored.
+    def check_message(self, execution: str, kind: str | None, body: Any) -> Any:
+        """Ask the kind of an execution whether it takes a message; return the body to store.
+
+        If that is another one, the sender has to wait until it is processed: see `Confirmation`.
 
         Args:
             execution: the receiver.
@@ -140,12 +143,25 @@ class Sender:
             self._refuse_reserved(execution, kind)
         live = self._table.find(execution)
         name = kind if live is None else live.kind.name
+        row = None
         if name is None:
             row = read(self._state, self._store.execution, execution)
             name = None if row is None else row.kind
-        check = None if name is None else getattr(self._kinds.get(name), "check_message", None)
+        found = None if name is None else self._kinds.get(name)
+        check = getattr(found, "check_message", None)
         if check is not None:
             check(execution, body)
+        bounded = getattr(found, "bounded", None)
+        if found is None or bounded is None or not self._ownership.runs(execution):
+            return body
+        if live is not None and live.has_state:
+            state, unread = live.state, live.unconsumed
+        elif live is not None:
+            state, unread = _read_state(found, live.fetched), live.unconsumed
+        else:
+            state, unread = _read_state(found, row), 0
+        changed = bounded(execution, state, unread, body)
+        return body if changed is None else changed
 
     def _refuse_reserved(self, execution: str, kind: str) -> None:
         """Refuse to create an execution whose id is a name of another kind."""
@@ -307,6 +323,41 @@ class Sender:
             return
         msg = f"execution {execution!r} is of kind {row.kind!r}, not {kind!r}: choose another id"
         done.resolve(KindMismatch(msg))
+
+
+def _read_state(kind: Kind, row: ExecutionRow | None) -> Any:
+    return kind.decode(None if row is None else row.state)
+
+
+class Confirmation:
+    """Tells a sender that its message is stored, unless the run refuses it."""
+
+    __slots__ = ("_sender",)
+
+    def __init__(self, sender: Any) -> None:
+        self._sender = sender
+
+    def not_stored(self) -> _NotStored:
+        """Return a waiter that passes on why the message could not be stored."""
+        return _NotStored(self._sender)
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Pass on a refusal. Whatever else happens to it, it is stored."""
+        self._sender.resolve(error if isinstance(error, Rejected) else None)
+
+
+class _NotStored:
+    """Passes on that a message could not be stored."""
+
+    __slots__ = ("_sender",)
+
+    def __init__(self, sender: Any) -> None:
+        self._sender = sender
+
+    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
+        """Pass on an error."""
+        if error is not None:
+            self._sender.resolve(error)
 
 
 class _Created:

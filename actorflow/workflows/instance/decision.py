@@ -171,6 +171,8 @@ class DecisionSession:
         self._left: set[str] = set()
         self._records: dict[tuple[int, str], Any] = {}
         self._changes: list[m.UpdateProperties] = []
+        self.misfit: tuple[int, int, Exception] | None = None
+        """A branch, the number of an event that it gets now and cannot read, and why."""
 
     @property
     def index(self) -> int:
@@ -412,6 +414,19 @@ class DecisionSession:
             winner=winner,
             failed=failed,
         )
+
+    def check_event(self, cursor: BranchCursor, step: str, read: Callable[[Any], Any]) -> None:
+        """Read the event that a wait has got in this decision, to see whether it can be read."""
+        status = self._find(step)
+        if status is None or type(status.taken) is not int or self.misfit is not None:
+            return
+        end = self._completion(status)
+        if end is None or end < self.begin or self.compares:
+            return
+        try:
+            read(status.output)
+        except Exception as error:  # noqa: BLE001 - the code of a user
+            self.misfit = cursor.key, status.taken, error
 
     def deadline(self, step: str) -> float | None:
         """Return until when a wait lasts that was begun before."""

@@ -47,6 +47,8 @@ from actorflow.workflows.instance.waits import Waits
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from actorflow.workflows.instance.state import KeptEvent
+
 __all__ = ["Instance"]
 
 
@@ -218,10 +220,15 @@ class Instance:
         data = {"event_name": event.name, "event_input": event.input}
         # An event wins against a deadline at the same moment.
         self._waits.end_due(event.at, unless_tied_with=event.name)
+        if event.room is not None and self._is_full(event.name, event.room):
+            self._sent.append(m.NoRoom(event))
+            return
         if self.state.cancellation is not None:
             self._cancelling.event(event)
             return
-        asked = {} if event.id is UNSET else {"event_id": event.id}
+        asked: dict[str, Any] = {} if event.id is UNSET else {"event_id": event.id}
+        if event.asks:
+            asked["event_asks"] = True
         if event.interrupts:
             asked["interrupts"] = "undo" if event.undoes else "stop"
         if not self.state.keeps_events:
@@ -233,6 +240,12 @@ class Instance:
         self._buffer.push(event.at, BranchType.EVENT, action)
         if not self._waits.end_by(event, data, number):
             self.kept.add(kept_event(event.at, action))
+
+    def _is_full(self, name: str, room: int) -> bool:
+        """Return whether an event of a name would be one too many to keep."""
+        if len(self.kept) < room or not self.state.keeps(name):
+            return False
+        return all(wait.event != name for wait in self.state.waits)
 
     # Events that interrupt.
 
@@ -592,10 +605,14 @@ class Instance:
         state = self.state
         start = state.ongoing_index or 0
         self._unplan(start)
-        action = next(
+        of_event = (
             each for each in state.buffer if each.data.get("event_number") == refused.number
         )
-        self._forget_event(action, refused.at, refused.error)
+        action = next(of_event, None)
+        if action is None:
+            self._forget_kept(refused)
+        else:
+            self._forget_event(action, refused.at, refused.error)
         state.decision_ongoing = False
         state.decision_current_index = None
         if self._has_work() or len(state.executions) > start:
@@ -607,10 +624,21 @@ class Instance:
         """Remove an event that is in the buffer; the waits that it has completed go on."""
         self.state.buffer.remove(action)
         event = kept_event(action.timestamp, action.data)
+        self._take_back(event, at, error, asked=bool(action.data.get("event_asks")))
+
+    def _forget_kept(self, refused: m.EventRefused) -> None:
+        """Remove an event that `on_event` has handled, and that is refused by a wait."""
+        event = self.kept.find(refused.number)
+        self.state.removed_events.append(event.number)
+        self._take_back(event, refused.at, refused.error, asked=False)
+
+    def _take_back(
+        self, event: KeptEvent, at: float, error: dict[str, Any], *, asked: bool
+    ) -> None:
         self.kept.remove(event.name, event.number)
         self._waits.resume(event)
         self._waits.end_due(at)
-        self._sent.append(m.RefusedByCode(event.name, event.input, event.id, error))
+        self._sent.append(m.RefusedByCode(event.name, event.input, event.id, error, asked))
 
     def _unplan(self, start: int) -> None:
         """Put back into the buffer what the ongoing decision is about, from an index on.

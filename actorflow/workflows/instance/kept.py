@@ -63,6 +63,10 @@ class Kept:
         self._count += event.number not in events
         events[event.number] = event
 
+    def find(self, number: int) -> KeptEvent:
+        """Return an event that was received and not refused, whether it is kept or not. O(n)."""
+        return next(event for event in _events(self._state) if event.number == number)
+
     def give_back(self, number: int) -> None:
         """Keep an event again, unless a step has taken it. O(n)."""
         if number in _taken(self._state):

@@ -29,6 +29,7 @@ __all__ = [
     "GiveUp",
     "Kill",
     "LeaveStep",
+    "NoRoom",
     "Outgoing",
     "Pause",
     "Publish",
@@ -72,6 +73,10 @@ class EventSent(Struct, frozen=True, gc=False):
     """Stop first the steps that branches wait for."""
     undoes: bool = False
     """If it interrupts: undo the branches of other events that are stopped by it."""
+    asks: bool = False
+    """Whether a caller waits for the answer, who also hears of a refusal."""
+    room: int | None = None
+    """Refuse it if so many events are kept and no wait expects it."""
 
 
 class Started(Struct, frozen=True, gc=False):
@@ -443,6 +448,14 @@ class RefusedByCode(Struct, frozen=True, gc=False):
     input: Any
     id: str | UnsetType
     error: Any
+    asked: bool = False
+    """Whether its sender hears of this."""
+
+
+class NoRoom(Struct, frozen=True, gc=False):
+    """An event was refused on arrival, because too many are kept."""
+
+    event: EventSent
 
 
 class Tagged(Struct, frozen=True, gc=False):
@@ -476,5 +489,6 @@ Outgoing: TypeAlias = (
     | StartOther
     | Tagged
     | RefusedByCode
+    | NoRoom
     | Ended
 )

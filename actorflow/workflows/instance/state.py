@@ -99,7 +99,7 @@ CANCELLED = "WorkflowCancelled"
 """The name of the error of a step for which a branch waited when its instance was cancelled."""
 NOTICES = frozenset((INTERRUPTED, CANCELLED))
 """Failures of which a branch hears whether it asks for failures or not."""
-EVENT_DATA = ("event_name", "event_input", "event_id", "event_number")
+EVENT_DATA = ("event_name", "event_input", "event_id", "event_asks", "event_number")
 """The fields of a branch that its event is planned again with: it has interrupted already."""
 COMPLETIONS = frozenset((BranchType.SUCCESS, BranchType.FAILURE))
 ENDED_MODES = frozenset(
@@ -126,6 +126,8 @@ class Branch(Struct, omit_defaults=True, gc=False):
     event_input: Any = UNSET
     event_id: str | UnsetType = UNSET
     """The ids under which callers wait for its output."""
+    event_asks: bool | UnsetType = UNSET
+    """Whether the sender of the event waits for its output."""
     event_number: int | UnsetType = UNSET
     """Its place among the events, of an instance that keeps events."""
     interrupts: str | UnsetType = UNSET

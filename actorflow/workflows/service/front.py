@@ -8,6 +8,7 @@ import inspect
 import threading
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["Workflows"]
 
 R = TypeVar("R")
+_CONFLICTS = ("return", "refuse", "replace")
 
 
 class _Begin(NamedTuple):
@@ -68,11 +70,11 @@ class _Begin(NamedTuple):
     kind: WorkflowKind
     id: str
     body: dict[str, Any]
+    on_conflict: str
+    inbox: Callable[[], Any] | None
     parent: NewExecution | None = None
     """Its lane."""
     to_parent: Sequence[Any] = ()
-    refuses: bool = False
-    """Whether an instance of that id is an error."""
 
 
 class Workflows:
@@ -304,7 +306,8 @@ class Workflows:
                 come before are kept.
             lane: in which it waits until the limits of the lane let its code begin.
             on_conflict: what happens if there is an instance of that id: "return" its handle (the
-                default), or "refuse", which raises `ExecutionExists`.
+                default), "refuse" (raise `ExecutionExists`), or "replace": end it at once, as
+                `kill` does, delete it with its sub-workflows, and start a new one.
             connection: a `psycopg.Connection` whose open transaction this joins: it happens when
                 that commits, and never if it is rolled back. For engines on Postgres.
 
@@ -318,6 +321,11 @@ class Workflows:
         begin = self._begin(workflow, id, inbox, at=at, lane=lane, on_conflict=on_conflict)
         kind, name = begin.kind, begin.id
         if connection is not None:
+            if on_conflict == "replace":
+                raise BadOption(
+                    "on_conflict='replace' cannot join a transaction: the end of the instance that "
+                    "is there could not be undone; leave out connection="
+                )
             made = self._parts.transactions.create(
                 connection,
                 name,
@@ -327,12 +335,31 @@ class Workflows:
                 to_parent=begin.to_parent,
             )
         else:
-            done = ThreadTicket()
-            self._create(begin, done)
-            made = bool(self._parts.writer.wait_for(done, None, workflow))
-        if begin.refuses and not made:
+            made = self._make(begin, workflow)
+        if begin.on_conflict == "refuse" and not made:
             raise _exists(begin)
         return WorkflowHandle(self._engine, kind, name)
+
+    def _make(self, begin: _Begin, workflow: Workflow[Any]) -> bool:
+        """Create an instance; return whether there was none that stays."""
+        while True:
+            done = ThreadTicket()
+            self._create(begin, done)
+            if self._parts.writer.wait_for(done, None, workflow):
+                return True
+            if begin.on_conflict != "replace":
+                return False
+            self._remove(begin)
+
+    def _remove(self, begin: _Begin) -> None:
+        """End an instance and its sub-workflows at once, and delete them."""
+        kind, name, upkeep = begin.kind, begin.id, self._engine.upkeep
+        self._engine.bulk("kill", ids=upkeep.family(name))
+        with suppress(BadOption):  # it has just started another one, or was started again
+            upkeep.delete(name)
+        kind.ended(name)
+        if begin.inbox is not None:
+            kind.add_inbox(name, begin.inbox)
 
     async def astart(
         self,
@@ -352,11 +379,16 @@ class Workflows:
                 on_conflict=on_conflict, connection=connection,
             )  # fmt: skip
         begin = self._begin(workflow, id, inbox, at=at, lane=lane, on_conflict=on_conflict)
-        done = AsyncTicket()
-        self._create(begin, done)
-        made = bool(await self._parts.writer.await_for(done, None, workflow))
-        if begin.refuses and not made:
-            raise _exists(begin)
+        while True:
+            done = AsyncTicket()
+            self._create(begin, done)
+            if await self._parts.writer.await_for(done, None, workflow):
+                break
+            if begin.on_conflict == "refuse":
+                raise _exists(begin)
+            if begin.on_conflict == "return":
+                break
+            await asyncio.to_thread(self._remove, begin)
         return WorkflowHandle(self._engine, begin.kind, begin.id)
 
     def _create(self, begin: _Begin, done: Any) -> None:
@@ -378,7 +410,7 @@ class Workflows:
         on_conflict: str,
     ) -> _Begin:
         if on_conflict != "return":
-            choice(on_conflict, "on_conflict", ("return", "refuse"), error=BadOption)
+            choice(on_conflict, "on_conflict", _CONFLICTS, error=BadOption)
         due = None if at is None else _moment(at)
         if lane is not None and not isinstance(lane, Lane):
             raise BadOption(f"lane={lane!r:.80} is not a lane: lane=af.Lane('c-7', concurrency=1)")
@@ -394,12 +426,11 @@ class Workflows:
         kind = self._register_class(type(workflow))
         if factory is not None and kind.add_inbox(name, factory) and self._parts.table.find(name):
             self._parts.writer.call(partial(self._parts.table.renew, name))
-        refuses = on_conflict == "refuse"
         if lane is None or enters is None:
-            return _Begin(kind, name, body, refuses=refuses)
+            return _Begin(kind, name, body, on_conflict, factory)
         parent = NewExecution(lane.execution, LANE)
         now = () if due is not None else (enters["body"],)
-        return _Begin(kind, name, body, parent, now, refuses=refuses)
+        return _Begin(kind, name, body, on_conflict, factory, parent, now)
 
     def to_start(
         self, workflow: Workflow[Any], *, tags: Mapping[str, str]

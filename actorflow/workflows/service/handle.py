@@ -316,9 +316,9 @@ class WorkflowHandle(Generic[R_co]):
         """Send a question, which hears what happens to it in the inbox."""
         parts, key = self._parts, self._key(question.id)
         parts.state.require_open()
-        parts.sender.check_message(self.id, None, question.body)
+        body = parts.sender.check_message(self.id, None, question.body)
         parts.sender.append(
-            self.id, None, (question.body,), stored=stored, processed=question, key=key,
+            self.id, None, (body,), stored=stored, processed=question, key=key,
             patience=patience,
         )  # fmt: skip
 

@@ -24,7 +24,12 @@ from actorflow.workflows.instance.state import StepState
 from actorflow.workflows.service.busy_instances import BusyInstances
 from actorflow.workflows.service.names import START_TIMER, kind_name, step_id
 from actorflow.workflows.service.pure import PureTasks
-from actorflow.workflows.service.received_messages import check_message, control_body, read_batch
+from actorflow.workflows.service.received_messages import (
+    ReceivedBatch,
+    check_message,
+    control_body,
+    read_batch,
+)
 from actorflow.workflows.service.run import Decides, InstanceRun
 from actorflow.workflows.service.run_outcome import outcome_of
 from actorflow.workflows.service.stored import WorkflowState, read, read_row
@@ -50,7 +55,7 @@ __all__ = ["FRAMES", "WorkflowKind"]
 FRAMES = 1_000
 """Instances of one class whose code stays in memory between decisions."""
 
-
+_SENDERS = 64  # that may send to one instance at the same time
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -113,7 +118,8 @@ class WorkflowKind:
         self._pure = pure or PureTasks({})
         self._stuck = StuckLog(store)
         self._set_aside: dict[str, str] = {}  # instances, and the code that they wait for
-        self._full: set[str] = set()  # instances that keep as many events as they may
+        self._full: dict[str, frozenset[str | None]] = {}
+        """Instances that keep as many events as they may, and the names for which they wait."""
         self._wants_start = cls.on_start is not Workflow.on_start
 
     def __repr__(self) -> str:
@@ -221,17 +227,57 @@ class WorkflowKind:
         name = body.get("event")
         if name is None:
             return
-        declared, most = self.cls._actorflow_events, self.cls._actorflow_max_kept  # noqa: SLF001
+        declared = self.cls._actorflow_events  # noqa: SLF001 - it belongs to this package
         if declared is not None:
             check_event(self.workflow, declared, name, body.get("data"))
+        if self._is_full(execution, name):
+            raise self._no_room(execution)
+
+    def _is_full(self, execution: str, event: str) -> bool:
+        """Return whether an event was one too many when the instance last ran."""
         names = self.cls._actorflow_kept_names  # noqa: SLF001 - it belongs to this package
-        if execution in self._full and (names is None or name in names):
-            raise Rejected(
-                f"{execution!r} keeps {most:,} events that no wait has taken, as many as its "
-                "max_kept: let it wait for them, discard some, or raise max_kept. If `on_event` "
-                "handles them, name the events that waits take: class "
-                f"{self.cls.__name__}(Workflow, keep_events=['paid']), or keep_events=[] for none"
-            )
+        if names is not None and event not in names:
+            return False
+        awaited = self._full.get(execution)
+        # The run decides where the sender can wait for it.
+        return awaited is not None and event not in awaited and not self.quick(execution)
+
+    def _no_room(self, execution: str) -> Rejected:
+        most = self.cls._actorflow_max_kept  # noqa: SLF001 - it belongs to this package
+        return Rejected(
+            f"{execution!r} keeps {most:,} events that no wait has taken, as many as its "
+            "max_kept: let it wait for them, discard some, or raise max_kept. If `on_event` "
+            "handles them, name the events that waits take: class "
+            f"{self.cls.__name__}(Workflow, keep_events=['paid']), or keep_events=[] for none"
+        )
+
+    def bounded(
+        self, execution: str, state: WorkflowState, unread: int, body: Any
+    ) -> dict[str, Any] | None:
+        """Return an event that its run may refuse, if the instance may keep too many.
+
+        Without an inbox: else the run may be far away.
+        """
+        most = self.cls._actorflow_max_kept  # noqa: SLF001 - it belongs to this package
+        if "event" not in body or not self.quick(execution) or execution in self._set_aside:
+            return None
+        if state.most_kept + unread + _SENDERS < most:
+            return None
+        return {**body, "room": most}
+
+    def _refusals(
+        self,
+        execution: str,
+        size: int,
+        incoming: ReceivedBatch,
+        refused: Sequence[m.EventSent],
+    ) -> list[Any]:
+        """Return the answers to a batch of which some events found no room."""
+        answers: list[Any] = [None] * size
+        for place, event in incoming.bounded:
+            if any(event is each for each in refused):
+                answers[place] = self._no_room(execution)
+        return answers
 
     def cancel(self, target: Any) -> dict[str, Any]:
         """Return the message that cancels an instance, or the step that `target` names.
@@ -280,9 +326,10 @@ class WorkflowKind:
         ended = after.stored is not None and after.stored.instance.ended
         kept = 0 if ended or after.instance is None else len(after.instance.kept)
         if kept >= self.cls._actorflow_max_kept:  # noqa: SLF001 - it belongs to this package
-            self._full.add(context.id)
+            waits = [] if after.instance is None else after.instance.state.waits
+            self._full[context.id] = frozenset(wait.event for wait in waits)
         else:
-            self._full.discard(context.id)
+            self._full.pop(context.id, None)
         if ended:
             self._holding.forget(context.id)
             self._stuck.forget(context.id)
@@ -326,6 +373,9 @@ class WorkflowKind:
             outcome.tags = texts_of(stored.tags)
         entry = {"at": context.now, "entries": run.history}
         outcome.history.append(msgspec.Raw(_encode(entry)))
+        outcome.refused = run.refused
+        if run.no_room:
+            outcome.answers = self._refusals(context.id, len(batch), incoming, run.no_room)
         outcome.state = state.after(stored, instance)
         self._holding.note(context.id, instance)
         return outcome
@@ -365,7 +415,7 @@ class WorkflowKind:
 
     def ended(self, execution: str) -> None:
         """Forget an instance that was killed."""
-        self._full.discard(execution)
+        self._full.pop(execution, None)
         self._holding.forget(execution)
         self._inboxes.pop(execution, None)
         with self._lock:

@@ -6,7 +6,7 @@ import uuid
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from actorflow.behaviours.errors import Displaced
+from actorflow.behaviours.errors import Displaced, Rejected
 from actorflow.engine import bodies
 from actorflow.engine.ids import check_id, read
 from actorflow.workflows.errors import Refused
@@ -60,11 +60,11 @@ class Question:
     ) -> None:
         self._is_new = given is None
         self.id = uuid.uuid4().hex if given is None else check_id(given, "an event")
-        self.body = event_body(name, data, self.id)
+        self.body = event_body(name, data, self.id, asks=True)
         self.reader = reader
         self.answer: Any = None
-        self.displaced: Displaced | None = None
-        """Why the inbox never hands it over."""
+        self.displaced: Displaced | Rejected | None = None
+        """Why the instance never gets it."""
         self.handed_over = False
         """Whether it has left the inbox, alone or merged with others, unless it is pending."""
         self.waiting: Any = None
@@ -75,7 +75,7 @@ class Question:
 
     def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
         """Record what happened to the event in the inbox. Thread-safe."""
-        if isinstance(error, Displaced):
+        if isinstance(error, (Displaced, Rejected)):
             self.displaced = error
         elif error is None:
             self.handed_over = True
@@ -91,13 +91,16 @@ class Question:
             Refused: the event was refused.
 
         """
+        last = None  # an event that was refused may have been sent again
         for entry in self.reader.read():
-            if entry.get("type") == "refused" and entry.get("id") == self.id:
-                raise Refused(entry["error"])
-            if entry.get("type") == "answer" and entry["id"] == self.id:
-                self.answer = entry["output"]
-                return True
-        return False
+            if entry.get("type") in ("refused", "answer") and entry.get("id") == self.id:
+                last = entry
+        if last is None:
+            return False
+        if last["type"] == "refused":
+            raise Refused(last["error"])
+        self.answer = last["output"]
+        return True
 
     def is_pending(self) -> bool:
         """Return whether an older one of the same id still waits in the inbox."""

@@ -56,7 +56,7 @@ _CONTROLS: dict[str, Callable[[float], m.Received]] = {
     "kill": m.Kill,
     "cancel": m.CancelAll,
 }
-_EVENT_FIELDS = frozenset(("event", "data", "id"))
+_EVENT_FIELDS = frozenset(("event", "data", "id", "asks", "room"))
 _ON_WORKS = ("retry", "cancel", "rewind")
 
 
@@ -98,11 +98,23 @@ def fork_body(
     return {"start": {**start_body({}, inbox=inbox, tags=tags)["start"], "fork": fork}}
 
 
-def event_body(name: str, data: Any, asked: str | None = None) -> dict[str, Any]:
-    """Return the message for an event; `asked` names the answer that a caller waits for."""
+def event_body(
+    name: str, data: Any, asked: str | None = None, *, asks: bool = False
+) -> dict[str, Any]:
+    """Return the message for an event.
+
+    Args:
+        name: of the event.
+        data: of the event.
+        asked: names the answer.
+        asks: whether a caller waits for that, who also hears of a refusal.
+
+    """
     body = {"event": name, "data": data}
     if asked is not None:
         body["id"] = asked
+    if asks:
+        body["asks"] = True
     return body
 
 
@@ -118,7 +130,13 @@ def event_of(envelope: Any) -> SentEvent | None:
     body = envelope.body
     if type(body.get("event")) is not str:
         return None
-    return SentEvent(body["event"], body.get("data"), envelope.at, body.get("id"))
+    return SentEvent(
+        body["event"],
+        body.get("data"),
+        envelope.at,
+        body.get("id"),
+        asks=body.get("asks") is True,
+    )
 
 
 class Start(Struct):
@@ -143,6 +161,8 @@ class ReceivedBatch(Struct):
     """For the history."""
     due: bool = False
     """Whether the moment has come at which it is to begin."""
+    bounded: list[tuple[int, m.EventSent]] = []
+    """Events that may be refused because too many are kept, with their places in the batch."""
 
 
 def read_batch(instance: Instance | None, batch: Sequence[Any], now: float) -> ReceivedBatch:
@@ -160,14 +180,24 @@ def read_batch(instance: Instance | None, batch: Sequence[Any], now: float) -> R
     found = ReceivedBatch()
     through_inbox = False
     run = 0 if instance is None else instance.state.run
-    for each in batch:
+    for place, each in enumerate(batch):
         if run and _is_of_earlier_run(each, run):
             continue
         _read(instance, each, now, found)
+        if type(each) is Message and type(each.body) is dict and "room" in each.body:
+            _bound(found, place, each.body["room"])
         through_inbox = through_inbox or isinstance(each, Event)
     if through_inbox:
         found.received = _in_order(found.received)
     return found
+
+
+def _bound(found: ReceivedBatch, place: int, room: Any) -> None:
+    """Let the last event that was read be refused if too many are kept."""
+    last = found.received[-1] if found.received else None
+    if isinstance(last, m.EventSent) and type(room) is int:
+        found.received[-1] = bounded = msgspec.structs.replace(last, room=room)
+        found.bounded.append((place, bounded))
 
 
 def _in_order(received: list[m.Received]) -> list[m.Received]:
@@ -247,7 +277,9 @@ def _event(event: Event, now: float) -> m.EventSent:
     if isinstance(event, SentEvent):
         asked = UNSET if event.asked is None else event.asked
         at = now if event.at is None else event.at
-        return m.EventSent(at, event.name, event.data, asked, event.interrupts, event.undoes)
+        return m.EventSent(
+            at, event.name, event.data, asked, event.interrupts, event.undoes, event.asks
+        )
     return m.EventSent(now, event.name, event.data)
 
 

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import UNSET
 
+from actorflow.engine.kind import RefusedMessage
 from actorflow.runtime.log import log
 from actorflow.workflows.errors import MessageRefused, Refused, refusal_of
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.state import (
     BROKEN_MODES,
+    UNDONE,
     DecisionMode,
     StepStatus,
     StepType,
     decode,
 )
+from actorflow.workflows.service.received_messages import event_body
 from actorflow.workflows.service.stored import CodeVersion, StoredInstance
 from actorflow.workflows.workflow import Workflow, cancel_of
 
@@ -66,6 +69,10 @@ class InstanceRun:
         """The lane that it enters now."""
         self.due: float | None = None
         """When it is to begin."""
+        self.refused: list[RefusedMessage] = []
+        """Events that the code has refused, and of which nobody hears otherwise."""
+        self.no_room: list[m.EventSent] = []
+        """Events for which there was no room."""
         self._cls = cls
         self._context = context
         self._tells_start = tells_start
@@ -316,16 +323,21 @@ class InstanceRun:
                 self.history.append({"type": "tagged", "values": values})
             case m.RefusedByCode():
                 self._note_refused(each)
+            case m.NoRoom(event=event):
+                self.no_room.append(event)
             case m.Ended():
-                end: dict[str, Any] = {"type": "killed" if each.killed else "terminated"}
-                if each.error is not None:
-                    end = {"type": "given up", "at": self._context.now, "error": each.error}
-                elif each.cancelled:
-                    end = {"type": "cancelled", "at": self._context.now}
-                if each.output is not UNSET:
-                    end["output"] = each.output
-                self._note_kept(end)
-                self.history.append(end)
+                self._note_end(each)
+
+    def _note_end(self, ended: m.Ended) -> None:
+        end: dict[str, Any] = {"type": "killed" if ended.killed else "terminated"}
+        if ended.error is not None:
+            end = {"type": "given up", "at": self._context.now, "error": ended.error}
+        elif ended.cancelled:
+            end = {"type": "cancelled", "at": self._context.now}
+        if ended.output is not UNSET:
+            end["output"] = ended.output
+        self._note_kept(end)
+        self.history.append(end)
 
     def _note_refused(self, refused: m.RefusedByCode) -> None:
         """Record an event that was refused, with its data, so that it can be sent again."""
@@ -340,6 +352,11 @@ class InstanceRun:
         if refused.id is not UNSET:
             entry["id"] = refused.id
         self.history.append(entry)
+        if not refused.asked and refused.error != UNDONE:
+            name = None if refused.id is UNSET else refused.id
+            body = event_body(refused.name, refused.input, name)
+            why = f"{refused.error['name']}: {refused.error['message']}"
+            self.refused.append(RefusedMessage(body, why))
         expected = refused.error["name"] == Refused.__name__
         (log.info if expected else log.error)(
             "a workflow has refused an event",

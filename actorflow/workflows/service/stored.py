@@ -128,6 +128,9 @@ def _whole(stored: StoredInstance) -> bytes:
     return entry(_encode(msgspec.structs.replace(stored, instance=first, changes=changes)))
 
 
+_EVENT = 16  # bytes that each event takes at least
+
+
 class WorkflowState:
     """An execution between two runs.
 
@@ -136,13 +139,14 @@ class WorkflowState:
 
     """
 
-    __slots__ = ("_bytes", "_taken", "frames", "instance", "stored")
+    __slots__ = ("_bytes", "_kept", "_taken", "frames", "instance", "stored")
 
     def __init__(self, data: bytes | None = None) -> None:
         self._bytes: GrowingBytes | None = None if data is None else GrowingBytes(data)
         self.stored: StoredInstance | None = None
         self.instance: Instance | None = None
         self._taken: Instance | None = None
+        self._kept: int | None = None
         self.frames: object = None
         """What the frames are kept under that have come exactly as far as this."""
 
@@ -150,6 +154,13 @@ class WorkflowState:
     def data(self) -> bytes | None:
         """All of its bytes. O(their number)."""
         return None if self._bytes is None else self._bytes.joined()
+
+    @property
+    def most_kept(self) -> int:
+        """How many events the instance keeps; not fewer, as long as nobody has read its bytes."""
+        if self._kept is not None:
+            return self._kept
+        return 0 if self._bytes is None else self._bytes.size // _EVENT
 
     def take(self) -> tuple[StoredInstance | None, Instance | None]:
         """Hand over the instance, to be changed; later readers decode the bytes."""
@@ -165,6 +176,7 @@ class WorkflowState:
         """Return the state that a run has led to."""
         made = WorkflowState()
         made.stored, made.instance = stored, instance
+        made._kept = len(instance.kept)
         before = self._bytes
         if before is not None and before.grows and self._goes_on(instance):
             more = _added(stored, instance)

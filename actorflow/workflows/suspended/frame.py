@@ -131,6 +131,7 @@ class Frame:
         if asked is None:
             return False
         asked.missing -= 1
+        self._check_event(asked, asked.names.index(step or ""), session)
         if asked.until is Until.FAILURE and session.has_failed(step or ""):
             return True
         return asked.missing <= 0
@@ -479,8 +480,16 @@ class Frame:
         if self.loop is None:
             # A coroutine goes through its past step by step; a sync method is past it here.
             asked.missing -= sum(map(self.session.is_complete, asked.names))
+            for member in range(len(asked.names)):
+                self._check_event(asked, member, self.session)
         for name in asked.names:
             self._asked[name] = asked
+
+    def _check_event(self, asked: _Asked, member: int, session: DecisionSession) -> None:
+        """Have an event refused that is not of the type for which a wait has asked."""
+        step = asked.steps[member]
+        if step.typed:
+            session.check_event(self.cursor, asked.names[member], step.read)
 
     def _forget(self, asked: _Asked) -> None:
         for name in asked.names:
@@ -527,6 +536,8 @@ class Frame:
             interrupted = failed.error.get("name") == INTERRUPTED
             raised = Interrupted if interrupted else StepFailed
             raise raised(failed.step, failed.name, failed.error)
+        for member in range(len(asked.names)):
+            self._check_event(asked, member, self.session)
         steps = asked.steps if answer.winner is None else [asked.steps[answer.winner]]
         return [step.read(output) for step, output in zip(steps, answer.outputs, strict=True)]
 

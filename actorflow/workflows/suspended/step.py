@@ -28,7 +28,7 @@ class Step(Generic[T_co]):
 
     __slots__ = (
         "duration", "ends", "event", "input", "lane", "name", "read", "timeout", "timestamp",
-        "type",
+        "type", "typed",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +44,10 @@ class Step(Generic[T_co]):
         duration: float | None = None,
         timestamp: float | None = None,
         lane: dict[str, Any] | None = None,
+        typed: bool = False,
     ) -> None:
+        self.typed = typed
+        """Whether it waits for an event of a type, and others are refused."""
         self.lane = lane
         """The lane in which it waits before it begins: whom it sends what."""
         self.type = type

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import actorflow as af
-from actorflow.engine.errors import UnknownExecution
+from actorflow.behaviours import Queue
+from actorflow.engine.errors import KindMismatch, UnknownExecution
 from tests.engine.kinds import rows, until
 from tests.workflows.service.orders import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @af.task
@@ -83,6 +89,83 @@ def test_one_that_was_killed_is_deleted_and_started_again(engine: af.Engine) -> 
         until(engine, lambda: all(each.status != "active" for each in engine.executions()))
         assert parent.delete()
     assert rows(engine, "messages") == rows(engine, "tasks") == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_one_that_is_there_is_replaced(engine: af.Engine, *, asynchronous: bool) -> None:
+    def replaced(n: int) -> af.WorkflowHandle[int]:
+        if asynchronous:
+            return asyncio.run(engine.astart(Parent(n), id="p", on_conflict="replace"))
+        return engine.start(Parent(n), id="p", on_conflict="replace")
+
+    for n in range(4):
+        parent = replaced(n)
+        assert parent.ask("early", timeout=PATIENCE) is None
+        assert len(parent.query().kept) == 1
+        parent.send("more", id="once", n=10)
+        if n % 2:
+            assert parent.result(PATIENCE) == n + 10
+    assert engine.start(Parent(7), id="p").result(PATIENCE) == 13
+    parent = replaced(5)
+    assert parent.status == "active"
+    parent.send("more", id="once", n=10)
+    assert parent.result(PATIENCE) == 15
+    with pytest.raises(KindMismatch):
+        engine.start(Child(1), id="p", on_conflict="replace")
+
+
+def test_a_task_of_one_that_was_replaced_does_not_answer_for_the_next() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @af.task
+    def name(n: int) -> int:
+        if n == 1:
+            begun.set()
+            go_on.wait(PATIENCE)
+        return n
+
+    class Names(af.Workflow[int]):
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def handle(self) -> int:
+            found = self.execute(name(self.n))
+            self.wait("end")
+            return found
+
+    with af.Engine(":memory:") as engine:
+        engine.start(Names(1), id="n")
+        assert begun.wait(PATIENCE)
+        names = engine.start(Names(2), id="n", on_conflict="replace")
+        go_on.set()
+        names.send("end")
+        assert names.result(PATIENCE) == 2
+
+
+def test_one_that_is_replaced_gives_its_inbox_to_nobody() -> None:
+    made: list[int] = []
+
+    def inbox(n: int) -> Callable[[], Any]:
+        def make() -> Any:
+            made.append(n)
+            return Queue()
+
+        return make
+
+    with af.Engine(":memory:") as engine:
+        for n in range(4):
+            parent = engine.start(Parent(n), id="p", inbox=inbox(n), on_conflict="replace")
+            made.clear()  # whatever validated it
+            assert parent.ask("early", timeout=PATIENCE) is None
+            assert set(made) <= {n}
+            assert engine.parts.kinds["workflow:Parent"].options("p").behaviour is not None
+            if n % 2:
+                parent.send("more", n=10)
+                assert parent.result(PATIENCE) == n + 10
+        plain = engine.start(Parent(1), id="p", on_conflict="replace")
+        assert engine.parts.kinds["workflow:Parent"].options("p").behaviour is None
+        plain.send("more", n=1)
+        assert plain.result(PATIENCE) == 2
 
 
 class Leaves(af.Workflow[None]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import subprocess
@@ -165,6 +166,66 @@ def test_e10_a_send_beyond_max_kept_is_refused_and_nothing_is_lost() -> None:
         with pytest.raises(Rejected, match="max_kept"):
             holds.ask("ping", number=4)
         assert [event.data["number"] for event in holds.query().kept] == [0, 1, 2]
+
+
+def test_e10_the_limit_holds_although_nothing_was_processed_between_two_sends(
+    engine: af.Engine,
+) -> None:
+    holds = engine.start(Holds(), id="holds")
+    for number in range(3):
+        holds.send("ping", number=number)
+    with pytest.raises(Rejected, match="keeps 3 events"):
+        holds.send("ping", number=3)
+    with pytest.raises(Rejected, match="keeps 3 events"):
+        holds.ask("ping", number=4, timeout=20)
+    with pytest.raises(Rejected, match="keeps 3 events"):
+        asyncio.run(holds.asend("ping", number=5))
+    with pytest.raises(Rejected, match="keeps 3 events"):
+        asyncio.run(holds.aask("ping", number=6, timeout=20))
+    assert [event.data["number"] for event in holds.query().kept] == [0, 1, 2]
+    assert list(engine.dead_letters("holds")) == []
+    holds.send("stop")  # a wait expects it
+    assert holds.result(timeout=20) == "stopped"
+
+
+def test_e10_the_limit_holds_for_several_senders() -> None:
+    def send(number: int) -> bool:
+        try:
+            holds.send("ping", number=number)
+        except Rejected:
+            return False
+        return True
+
+    with af.Engine(":memory:") as engine, ThreadPoolExecutor(8) as pool:
+        holds = engine.start(Holds(), id="holds")
+        assert sum(pool.map(send, range(40))) == len(holds.query().kept) == 3
+
+
+def test_e10_the_limit_holds_after_a_restart(tmp_path: Path) -> None:
+    with af.Engine(tmp_path / "holds.db") as engine:
+        holds = engine.start(Holds(), id="holds")
+        for number in range(3):
+            holds.send("ping", number=number)
+    with af.Engine(tmp_path / "holds.db") as engine:
+        holds = engine.workflows.get(Holds, "holds")
+        with pytest.raises(Rejected, match="keeps 3 events"):
+            holds.send("ping", number=3)
+        holds.discard(holds.query().kept_events[0].number)
+        holds.send("ping", number=4)
+        assert [event.data["number"] for event in holds.query().kept] == [1, 2, 4]
+
+
+def test_e10_a_sender_that_was_killed_leaves_a_dead_letter() -> None:
+    with af.Engine(":memory:") as engine:
+        holds = engine.start(Holds(), id="holds")
+        for number in range(3):
+            holds.ask("ping", number=number)
+        # As if the sender had gone after this was stored.
+        engine.parts.sender.append("holds", None, [{"event": "ping", "data": {}, "room": 3}])
+        until(engine, lambda: len(engine.dead_letters("holds")) == 1)
+        (letter,) = engine.dead_letters("holds")
+        assert "keeps 3 events" in letter.error
+        assert len(holds.query().kept) == 3
 
 
 class Counter(af.Workflow[int], max_kept=3):
