@@ -42,7 +42,8 @@ def main(store: str | None = None) -> None:
     """Run it; with the path of a file, it goes on where it was when it is run again."""
     store = store or f"{tempfile.mkdtemp()}/orders.db"
     with af.Engine(store) as engine:
-        engine.start(first_version()(), id="o-1").query()  # it has begun, and waits
+        if "o-2" not in [each.id for each in engine.executions()]:  # not deployed yet
+            engine.start(first_version()(), id="o-1").query()  # it has begun, and waits
     with af.Engine(store) as engine:  # after the deploy
         new = second_version()
         orders = [engine.start(new(), id=name) for name in ("o-1", "o-2")]

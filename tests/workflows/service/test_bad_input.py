@@ -408,7 +408,7 @@ def test_two_of_one_name_are_refused(engine: af.Engine) -> None:
 def test_one_that_never_began_can_be_looked_at(engine: af.Engine) -> None:
     engine.workflows.register(Order)
     with pytest.raises(ExecutionFailed, match=r"use engine.start\(Order\(...\)\)"):
-        _ = engine.start("workflow:Order", {"event": "paid"}, id="o-1").refresh().result
+        engine.result(engine.start("workflow:Order", {"event": "paid"}, id="o-1").id, timeout=20)
     order = engine.workflows.get(Order, "o-1")
     with pytest.raises(LookupError, match="has never run"):
         order.query()

@@ -255,6 +255,7 @@ def test_an_id_that_is_taken_is_refused_if_asked_for(engine: af.Engine) -> None:
         ({"at": "now"}, "at='now'"),
         ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the fault
         ({"on_conflict": "ignore"}, "on_conflict='ignore'"),
+        ({"on_conflict": "replace", "connection": object()}, "cannot join a transaction"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], text: str) -> None:
@@ -335,6 +336,7 @@ def test_calls_of_a_task_share_a_lane_of_all_instances(engine: af.Engine) -> Non
 def test_whatever_ends_a_task_makes_room(engine: af.Engine) -> None:
     OPEN.clear()
     cancelled, killed, last = (engine.start(Bills("a"), id=name) for name in ("c", "k", "l"))
+    until(engine, lambda: any(each.id == "lane:bill/a" for each in engine.executions()))
     until(engine, lambda: len(lane(engine, "bill/a").waiting) == 8)
     assert len(lane(engine, "bill/a").running) == 1
     cancelled.cancel()
