@@ -98,11 +98,12 @@ class Bucket(Behaviour):
         if plain:
             check_copied(self._template, "Bucket needs a behaviour for each key")
         given = self._template.traits
-        self._keeps = given.timed or given.observes
+        self._keeps = given.timed or given.observes or given.paces
         self._lifo = type(self._template) is Stack
         self.traits = replace(
-            given, limits=True, accepts_all=False, saves=False, evicts=False, ranked=False
-        )
+            given, limits=True, accepts_all=False, saves=False, evicts=False, ranked=False,
+            patient=False,
+        )  # fmt: skip
         self._held: dict[Any, _Held] = {}
         self._order: SortedDict[int, Any] = SortedDict()
         self._arrived = self._count = self._rejected = 0
@@ -301,12 +302,12 @@ class Bucket(Behaviour):
         ready = self._template.ready_at(now)
         if not self.traits.timed:
             return now
-        times = [each.behaviour.ready_at(now) for each in self._held.values()]
-        return min(times, default=ready)
+        times = [(each.behaviour.ready_at(now), each.first) for each in self._held.values()]
+        return min((at for at, first in times if first is not None), default=ready)
 
     def until_full(self) -> int | None:
-        """Return 1, as each message may complete its bucket, unless that makes no difference."""
-        return None if self.traits.patient or not self.traits.timed else 1
+        """Return 1 if buckets wait: a message may complete one, or open one that does not."""
+        return 1 if self.traits.timed else None
 
     def track(self, gone: list[tuple[Item, Fate]]) -> None:
         """Allow messages to come wrapped in `Item`."""
@@ -338,10 +339,16 @@ class Bucket(Behaviour):
 
     def done(self, batch: Sequence[Any], took: float, outcomes: Sequence[MessageOutcome]) -> None:
         """Report the outcome of a batch to its bucket."""
-        if batch and self.traits.observes:
-            held = self._held.get(self._key(unwrap(batch[0])))
-            if held is not None:
-                held.behaviour.done(batch, took, outcomes)
+        key, held = self._bucket_of(batch)
+        if held is not None:
+            before = len(held.behaviour)
+            held.behaviour.done(batch, took, outcomes)
+            self._left(key, held, before)
+
+    def retry_at(self, batch: Sequence[Any], now: float) -> float:
+        """Return when the bucket of a batch allows a retry."""
+        held = self._bucket_of(batch)[1]
+        return now if held is None else held.behaviour.retry_at(batch, now)
 
     def flush(self) -> None:
         """Make each bucket stop waiting for more, now and later."""
@@ -383,6 +390,14 @@ class Bucket(Behaviour):
             self._rejected += 1
             raise keyless(message, self._given, error) from error
         return key
+
+    def _bucket_of(self, batch: Sequence[Any]) -> tuple[Any, _Held | None]:
+        """Return the key of a batch and its bucket, unless a merged message has lost its key."""
+        try:
+            key = self._key(unwrap(batch[0]))
+            return key, self._held.get(key)
+        except BaseException:  # noqa: BLE001 - the user's code
+            return None, None
 
     def _open(self, key: Any) -> _Held:
         """Make the bucket of a new key."""

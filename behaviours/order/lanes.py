@@ -70,6 +70,7 @@ class Lanes(Behaviour):
             limits=True,
             saves=any(one.saves for one in each),
             pads=any(one.pads for one in each),
+            paces=any(one.paces for one in each),
         )
         self._last = next(iter(self._lanes.values()))
         self._now = 0.0
@@ -202,8 +203,14 @@ class Lanes(Behaviour):
 
     def done(self, batch: Sequence[Any], took: float, outcomes: Sequence[MessageOutcome]) -> None:
         """Report the outcome of a batch to its lane."""
-        if batch:
-            self._lane_of(batch[0]).done(batch, took, outcomes)
+        lane = self._lane_again(batch)
+        if lane is not None:
+            lane.done(batch, took, outcomes)
+
+    def retry_at(self, batch: Sequence[Any], now: float) -> float:
+        """Return when the lane of a batch allows a retry."""
+        lane = self._lane_again(batch)
+        return now if lane is None else lane.retry_at(batch, now)
 
     def save(self) -> Any:
         """Return the states of the lanes by name, if there are any."""
@@ -239,6 +246,15 @@ class Lanes(Behaviour):
         if not self.traits.timed:
             return held
         return [lane for lane in held if lane.ready_at(self._now) <= self._now] or held
+
+    def _lane_again(self, batch: Sequence[Any]) -> Behaviour | None:
+        """Return the lane that has handed a batch over, unless a merged message has lost it."""
+        rejected = self._rejected
+        try:
+            return self._lane_of(batch[0]) if batch else None
+        except Malformed:
+            self._rejected = rejected
+            return None
 
     def _lane_of(self, message: Any) -> Behaviour:
         try:

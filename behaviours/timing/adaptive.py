@@ -107,9 +107,9 @@ class Adaptive(WaitingFromFirst):
         """Hand over what `judge` takes, within the share of the target. O(1) more."""
         self._note_reason()
         batch = super().choose(judge, lower(limit, self._most()))
-        if batch:
+        if batch:  # a wrapper may only have looked
             self._last = self._now
-        self._leave()
+            self._leave()
         return batch
 
     def portion(self) -> int | None:

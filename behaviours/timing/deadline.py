@@ -179,13 +179,17 @@ class Deadline(Wrapper):
         first, last, most = self._window(lower(limit, self._inner.portion()))
         hopeless = self._now + self._takes(1) - _ROUNDING
         dead: list[Any] = []
-        taken, tried = 0, False
+        passed: set[int] = set()
+        taken, stopped, tried = 0, False, False
 
         def in_time(item: Any) -> Verdict:
-            nonlocal taken, tried
+            nonlocal taken, stopped, tried
             due = self._due(item)
             if first - _ROUNDING <= due <= last and taken < most:
                 verdict = judge(item)
+                if verdict is Verdict.SKIP:
+                    passed.add(id(item))
+                stopped = stopped or verdict is Verdict.STOP
                 taken += verdict is Verdict.TAKE
                 tried = tried or (verdict is Verdict.TAKE and due < hopeless)
                 return verdict
@@ -196,11 +200,33 @@ class Deadline(Wrapper):
 
         batch = self._inner.choose(in_time, None)
         self._bury(dead)
+        if most and not (batch or dead or stopped):
+            batch = self._inner.choose(self._each_in_time(judge, passed), limit)
         if batch:
             self._taken = self._now
             self._probing = tried
         self._reason = Reason.DEADLINE if len(self._inner) or dead else None
         return list(map(bare, batch))
+
+    def _each_in_time(self, judge: Judge, passed: set[int]) -> Judge:
+        """Return a judge that adds messages as long as all of the batch are in time.
+
+        For when the messages of the largest batch must stay: they are in a period that is not
+        over, say, or `judge` has `passed` them over because their key is in flight.
+        """
+        earliest, taken = inf, 0
+
+        def judge_each(item: Any) -> Verdict:
+            nonlocal earliest, taken
+            due = min(self._due(item), earliest)
+            if due < self._now + self._takes(taken + 1) - _ROUNDING or id(item) in passed:
+                return Verdict.SKIP
+            verdict = judge(item)
+            if verdict is Verdict.TAKE:
+                earliest, taken = due, taken + 1
+            return verdict
+
+        return judge_each
 
     def portion(self) -> int | None:
         """Return how many messages the next batch will hold at most. O(n log n).

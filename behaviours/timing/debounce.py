@@ -117,8 +117,10 @@ class Debounce(Waiting):
 
     def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
         """Hand over what `judge` takes; what it leaves behind is due at once."""
-        self._leave()
-        return super().choose(judge, limit)
+        batch = super().choose(judge, limit)
+        if batch:  # a wrapper may only have looked
+            self._leave()
+        return batch
 
     def _leave(self) -> None:
         """Record why a batch leaves."""

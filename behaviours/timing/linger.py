@@ -90,7 +90,8 @@ class Linger(WaitingFromFirst):
         """Hand over what `judge` takes; what it leaves behind is due at once."""
         self._note_reason()
         batch = super().choose(judge, lower(limit, self._most()))
-        self._leave()
+        if batch:  # a wrapper may only have looked
+            self._leave()
         return batch
 
     def portion(self) -> int | None:

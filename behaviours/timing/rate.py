@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.behaviours.arguments import flag, function, key_function, number, shown
 from actorflow.behaviours.behaviour import (
+    Behaviour,
     Judge,
     MessageOutcome,
     Reason,
@@ -17,6 +18,7 @@ from actorflow.behaviours.behaviour import (
     unwrap,
 )
 from actorflow.behaviours.errors import Malformed, brief
+from actorflow.behaviours.order.lifo import Lifo
 from actorflow.behaviours.order.line import Queue
 from actorflow.behaviours.wrapper import Wrapper
 
@@ -54,8 +56,8 @@ class Rate(Wrapper):
     """
 
     __slots__ = (
-        "_ahead", "_burst", "_each", "_full_at", "_given", "_held_back", "_key", "_many", "_next",
-        "_now", "_refund", "_rejected", "_waiting", "_weight",
+        "_ahead", "_burst", "_each", "_full_at", "_given", "_held_back", "_in_line", "_key",
+        "_many", "_next", "_now", "_refund", "_rejected", "_waiting", "_weight",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +110,7 @@ class Rate(Wrapper):
         """From when on a message may leave, as far as known."""
         self._waiting: set[Any] = set()
         """Keys of messages that have to wait, as far as known."""
+        self._in_line = weight is None or _keeps_order(self._inner)
         self._held_back = False
         self._rejected = 0
         self._ahead: list[tuple[Any, float]] = []
@@ -192,7 +195,17 @@ class Rate(Wrapper):
     def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
         """Hand over what `judge` takes, as far as the rate allows."""
         held_back = self._next > -inf
-        batch, later = self._choose(judge, limit)
+        asked = False
+
+        def note(item: Any) -> Verdict:
+            nonlocal asked
+            asked = True
+            return judge(item)
+
+        batch, later = self._choose(judge if limit is None else note, limit)
+        if not batch and not asked and limit is not None:
+            # The inner behaviour may look at other messages first for a batch of another size.
+            batch, later = self._choose(_at_most(limit, judge), None)
         if len(self._inner) and (self._key is not None or not later):
             later = self._next_leaves()
         self._next = later or -inf
@@ -336,7 +349,7 @@ class Rate(Wrapper):
             messages = messages[:1] if first else []
         for message in messages:
             key, weight = self._use(message)
-            if key in self._waiting:  # behind another one of its key
+            if key in self._waiting and self._in_line:  # behind another one of its key
                 continue
             self._waiting.add(key)
             full_at = max(self._full_at.get(key, self._now), self._now) + weight * self._each
@@ -383,6 +396,30 @@ class Rate(Wrapper):
 
 def _take_all(_: Any) -> Verdict:
     return Verdict.TAKE
+
+
+def _keeps_order(behaviour: Behaviour) -> bool:
+    """Return whether a message that arrives later also leaves later."""
+    while isinstance(behaviour, Wrapper):
+        if isinstance(behaviour, Lifo):
+            return False
+        behaviour = behaviour.inner
+    return isinstance(behaviour, Queue)
+
+
+def _at_most(limit: int, judge: Judge) -> Judge:
+    """Return a judge that stops when `judge` has taken so many messages."""
+    left = limit
+
+    def judge_some(item: Any) -> Verdict:
+        nonlocal left
+        if not left:
+            return Verdict.STOP
+        verdict = judge(item)
+        left -= verdict is Verdict.TAKE
+        return verdict
+
+    return judge_some
 
 
 def _first(found: list[Any]) -> Judge:

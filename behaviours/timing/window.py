@@ -68,7 +68,7 @@ class Window(Behaviour):
             raise BadBehaviour(msg)
         self.traits = replace(
             given, timed=True, stamped=True, limits=True, patient=True,
-            bounded=False, evicts=False, saves=False, ranked=False,
+            evicts=False, saves=False, ranked=False,
         )  # fmt: skip
         self._windows: deque[tuple[int, Behaviour]] = deque()
         self._now = 0.0

@@ -461,7 +461,8 @@ class Waiting(Around):
 
     def choose(self, judge: Judge, limit: int | None = None) -> list[Entry]:
         batch = self.inner.choose(judge, limit)
-        self.leave()
+        if batch:
+            self.leave()
         return batch
 
     def due(self) -> float:

@@ -299,6 +299,7 @@ class Accumulation(Callers):
         behaviour = self.behaviour
         if self.given_up and (behaviour.traits.observes or behaviour.traits.pads):
             self.withdraw_abandoned()
+        fruitless = False
         while self.ready(now):
             held = len(behaviour)
             payload = behaviour.take(free=free) if self.shape.spreads else behaviour.take()
@@ -330,7 +331,23 @@ class Accumulation(Callers):
                     self._balance()
                 reason = behaviour.reason() if self.shape.explains else Reason.IDLE
                 return Batch(payload, size, tickets, reason, fill=fill)
+            fruitless = self._was_fruitless(left, fruitless)
         return None
+
+    def _was_fruitless(self, left: int, before: bool) -> bool:  # noqa: FBT001 - as it returned
+        """Return whether an empty `take` has forgotten nothing either.
+
+        Raises:
+            BadBehaviour: for the second time, so it would be asked for ever.
+
+        """
+        if left == 0 and before:
+            msg = (
+                f"ready_at of {self.behaviour!r} says that a batch may leave, but take returns "
+                f"nothing of the {len(self.behaviour)} held; return a later time from ready_at"
+            )
+            raise BadBehaviour(msg)
+        return left == 0
 
     def _balance_bare(self) -> None:
         """Count messages that were dropped; if none is held, resolve the callers of all."""
@@ -359,6 +376,8 @@ class Accumulation(Callers):
             failure = BadBehaviour(f"done of {self.behaviour!r} raised {brief(error)}")
             failure.__cause__ = error
             self.note_refusal((), failure)
+        if self._gone:  # it has looked for what may leave now, and found expired messages
+            self._settle_gone()
 
     # Who waits.
 
