@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate
-from math import isfinite, isnan
+from math import isclose, isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from actorflow.behaviours.adapt import Foreign, adapt
@@ -20,7 +22,7 @@ from actorflow.behaviours.behaviour import (
 from actorflow.behaviours.errors import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["BehaviourChecker", "RuleBroken"]
 
@@ -32,7 +34,9 @@ RULES = {
     "hands off": "a batch that was handed over is not touched again",
     "limit": "take(limit) hands over at most that many messages",
     "portion": "a batch has at most portion() messages",
+    "padding": "padding() is the number of items at the end of a batch that are not messages",
     "withdraw": "withdraw(message) forgets that message and returns whether it was still held",
+    "save": "a new behaviour that loads what save has returned saves the same, as JSON holds it",
     "peek": "peek returns the first message of the next batch, and takes nothing",
     "oldest": "drop_oldest forgets the message that has waited longest, and returns it",
     "grows": "grows(message) says whether add makes it longer, and changes nothing",
@@ -79,6 +83,7 @@ class BehaviourChecker:
         displaces: bool,
         serial: bool,
     ) -> None:
+        self.factory = factory
         self.name = getattr(factory, "__name__", repr(factory))
         if not self.name.isidentifier():
             self.name = "factory"
@@ -118,12 +123,17 @@ class BehaviourChecker:
             f"{shown} breaks the rule {broken.rule!r}: {RULES[broken.rule]}.",
             f"What happened: {broken}",
             "",
-            "from actorflow.behaviours import Item, adapt",
+            *(["import json", ""] if any("json." in line for line in self.code) else ()),
+            f"from actorflow.behaviours import {', '.join(self._imports())}",
             "",
             f"behaviour = {self._made()}",
             *self.code,
         ]
         return "\n".join(lines)
+
+    def _imports(self) -> list[str]:
+        observed = any("MessageOutcome" in line for line in self.code)
+        return ["Item", *(["MessageOutcome"] if observed else ()), "adapt"]
 
     def _made(self) -> str:
         """Return the code that makes the behaviour."""
@@ -240,16 +250,19 @@ class BehaviourChecker:
         portion = self._ask(self.behaviour.portion)
         payload = self._ask(lambda: self._take_from(self.behaviour, limit))
         self.code[-1] += f"  # {payload!r}"
-        items = [payload] if type(payload) is Item else list(self.unpack(payload))
+        items = self._without_fill(self.behaviour, payload)
         if limit is not None:
             self._require("limit", len(items) <= limit, f"{len(items)} messages")
         if portion is not None:
             what = f"{len(items)} messages, and portion() was {portion}"
             self._require("portion", len(items) <= portion, what)
+        ends = list(_endings(self.handed, len(items)))
         if items and self.traits.observes:
-            self.code.append("behaviour.done(batch, 0.5, [MessageOutcome.PROCESSED] * len(batch))")
-            done = [MessageOutcome.PROCESSED] * len(items)
-            self._ask(lambda: self.behaviour.done([unwrap(one) for one in items], 0.5, done))
+            batch = [unwrap(one) for one in items]
+            for outcomes in ends:
+                names = ", ".join(f"MessageOutcome.{one.name}" for one in outcomes)
+                self.code.append(f"behaviour.done({batch!r}, 0.5, [{names}])")
+                self._ask(partial(self.behaviour.done, batch, 0.5, outcomes))
         self._hand_over(items)
         reason = self._ask(self.behaviour.reason)
         self._require("reason", isinstance(reason, Reason), f"it returned {brief(reason)}")
@@ -257,16 +270,28 @@ class BehaviourChecker:
             self.batches.append((payload, list(payload)))
         if self.twin is not None:
             other = self._take_from(self.twin, limit)
-            theirs = [other] if type(other) is Item else list(self.unpack(other))
+            theirs = self._without_fill(self.twin, other)
             same = [unwrap(one) for one in items] == [unwrap(one) for one in theirs]
             self._require("extend", same, f"{theirs!r} when messages were added singly")
             if theirs and self.traits.observes:
-                done = [MessageOutcome.PROCESSED] * len(theirs)
-                self.twin.done([unwrap(one) for one in theirs], 0.5, done)
+                for outcomes in ends:
+                    self.twin.done([unwrap(one) for one in theirs], 0.5, outcomes)
+
+    def _without_fill(self, behaviour: Behaviour, payload: Any) -> list[Any]:
+        """Return the messages of a batch, without the items that fill it up."""
+        items = [payload] if type(payload) is Item else list(self.unpack(payload))
+        if not self.traits.pads:
+            return items
+        fill = self._ask(behaviour.padding)
+        right = type(fill) is int and 0 <= fill <= len(items)
+        self._require("padding", right, f"{fill!r} of {len(items)} items")
+        return items[: len(items) - fill]
 
     def _take_from(self, behaviour: Behaviour, limit: int | None) -> Any:
         if self.traits.timed and behaviour is self.twin:
             behaviour.ready_at(self.now)
+        if self.traits.spreads:
+            return behaviour.take(limit, free=1 + self.handed % _EXECUTORS)
         return behaviour.take() if limit is None else behaviour.take(limit)
 
     def _peek(self, _: None) -> None:
@@ -432,11 +457,14 @@ class BehaviourChecker:
         return float(ready)
 
     def _withdraw(self, drawn: Any) -> None:
-        """Add a message with a ticket, and withdraw it: then it must not leave."""
+        """Add a message, with a ticket if it can have one, and withdraw it: it must not leave."""
         before, known = len(self.behaviour), set(self.tickets)
-        self._add_ticket(drawn)
+        if self.traits.trackable:
+            self._add_ticket(drawn)
+        else:
+            self._add(drawn)
         ticket = next((one for one in self.tickets if one not in known), None)
-        if ticket is None or self.last is None:
+        if self.last is None:
             return
         self.code.append("behaviour.withdraw(item)  # the one that was added last")
         held = len(self.behaviour)
@@ -449,9 +477,27 @@ class BehaviourChecker:
         if found:
             self.shed += 1
             _remove(self.outstanding, unwrap(self.last))
-            self._see(ticket)
+            if ticket is not None:
+                self._see(ticket)
             again = self._ask(lambda: self.behaviour.withdraw(self.last))
             self._require("withdraw", not again, "it was withdrawn twice")
+
+    def _save(self, _: None) -> None:
+        """Let a new behaviour load what this one has saved."""
+        self.code.append("state = json.loads(json.dumps(behaviour.save()))")
+        state = self._ask(lambda: json.loads(json.dumps(self.behaviour.save())), "save")
+        other = adapt(self.factory)
+        self.code.append(f"other = {self._made()}")
+        self.code.append("other.load(state)")
+        if state is None:
+            self.code[-2:] = []
+            return
+        self._ask(lambda: other.load(state), "save")
+        if self.traits.timed:
+            self.code.append(f"other.ready_at({self.now})")
+            self._ask(lambda: other.ready_at(self.now))
+        again = self._ask(lambda: json.loads(json.dumps(other.save())), "save")
+        self._require("save", _alike(state, again), f"saved {state!r}, and then {again!r}")
 
     def _look_again(self, messages: int) -> None:
         """Check whether that many messages changed when the next batch leaves."""
@@ -518,6 +564,37 @@ class BehaviourChecker:
     def _require(self, rule: str, holds: bool, what: str) -> None:  # noqa: FBT001 - a fact
         if not holds:
             raise RuleBroken(rule, what)
+
+
+_EXECUTORS = 3
+_OUTCOMES = (
+    MessageOutcome.PROCESSED,
+    MessageOutcome.PROCESSED,
+    MessageOutcome.FAILED,
+    MessageOutcome.PROCESSED,
+    MessageOutcome.ABANDONED,
+)
+_RETRIED = 3
+"""Each so manieth call is retried once."""
+
+
+def _endings(before: int, size: int) -> Iterator[list[MessageOutcome]]:
+    """Return the outcomes that are reported of a batch, one list for each call of the job."""
+    if before % _RETRIED == 1:
+        yield [MessageOutcome.RETRIED] * size
+    yield [_OUTCOMES[(before + at) % len(_OUTCOMES)] for at in range(size)]
+
+
+def _alike(some: Any, other: Any) -> bool:
+    """Return whether two states are the same, but for the rounding of numbers."""
+    if isinstance(some, float) or isinstance(other, float):
+        numbers = isinstance(some, int | float) and isinstance(other, int | float)
+        return numbers and isclose(some, other, rel_tol=1e-9, abs_tol=1e-6)
+    if isinstance(some, list) and isinstance(other, list):
+        return len(some) == len(other) and all(map(_alike, some, other))
+    if isinstance(some, dict) and isinstance(other, dict):
+        return some.keys() == other.keys() and all(_alike(some[key], other[key]) for key in some)
+    return bool(some == other)
 
 
 def _messages(payload: Any) -> list[Any]:

@@ -96,7 +96,9 @@ def check_behaviour(
         kinds.append(st.tuples(st.just("arrive"), st.lists(arrivals, max_size=4)))
     if traits.trackable:
         kinds.append(st.tuples(st.just("add_ticket"), drawn))
-        kinds.append(st.tuples(st.just("withdraw"), drawn))
+    kinds.append(st.tuples(st.just("withdraw"), drawn))
+    if traits.saves:
+        kinds.append(st.tuples(st.just("save"), st.none()))
     offered = accepted = 0
     refusal = ""
 

@@ -20,6 +20,7 @@ from actorflow.behaviours import (
     Fair,
     Linger,
     Malformed,
+    MessageOutcome,
     Priority,
     Queue,
     Reason,
@@ -230,6 +231,54 @@ class FailsInDone(Plain):
         raise RuntimeError("done")
 
 
+class FailsOnFailure(Plain):
+    def done(self, batch: Any, took: float, outcomes: Any) -> None:
+        if MessageOutcome.FAILED in outcomes:
+            raise RuntimeError("done")
+
+
+class FailsOnRetries(Plain):
+    def done(self, batch: Any, took: float, outcomes: Any) -> None:
+        if MessageOutcome.RETRIED in outcomes:
+            raise RuntimeError("done")
+
+
+class SaysItWithdrew(Plain):
+    def withdraw(self, message: Any) -> bool:
+        return True
+
+
+class SavesAnObject(Plain):
+    def save(self) -> Any:
+        return self
+
+    def load(self, state: Any) -> None:
+        pass
+
+
+class ForgetsItsState(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches = 0
+
+    def take(self) -> list[Any]:
+        self.batches += 1
+        batch: list[Any] = super().take()
+        return batch
+
+    def save(self) -> Any:
+        return {"batches": self.batches}
+
+    def load(self, state: Any) -> None:
+        pass
+
+
+class CannotSpread(Plain):
+    def take(self, free: int = 1) -> list[Any]:
+        held, self.held = self.held, []
+        return held * free
+
+
 class LosesInFlush(Plain):
     def flush(self) -> None:
         self.held.clear()
@@ -402,6 +451,12 @@ BAD = {
     WaitsWithoutSayingSo: "timed",
     NoLongerReady: "due|ready",
     FailsInDone: "errors",
+    FailsOnFailure: "errors",
+    FailsOnRetries: "errors",
+    SaysItWithdrew: "withdraw",
+    SavesAnObject: "save",
+    ForgetsItsState: "save",
+    CannotSpread: "once",
     WithoutReason: "reason",
     Picky: "accepts_all",
     LosesOne: "length",

@@ -1,13 +1,15 @@
-"""Each behaviour of the lab works in `batched`, and as the inbox of a durable worker."""
+"""Each behaviour of the lab conforms, and works in `batched` and as an inbox of a durable worker."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 import actorflow as af
 from actorflow.lab.models.policies import BUILT_INS, policy_of
+from actorflow.testing import check_behaviour
 
 MESSAGES: list[Any] = [(number, 0, 1.0, 0.0) for number in range(5)]
 
@@ -38,3 +40,10 @@ def test_every_behaviour_is_the_inbox_of_a_durable_worker() -> None:
             assert [each for each in worker.state() if each] == [1], text
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("text", BUILT_INS)
+def test_every_behaviour_conforms(text: str) -> None:
+    numbers = st.integers(0, 3)
+    messages = st.tuples(numbers, numbers, st.floats(0.0, 5.0), st.floats(0.0, 5.0))
+    check_behaviour(policy_of(text).make, messages=messages, max_examples=30)
