@@ -137,12 +137,12 @@ class Bucket(Behaviour):
         """
         key = self._key_of(message)
         held = self._held.get(key) or self._open(key)
-        before = len(held.behaviour)
+        before, evicted = len(held.behaviour), held.behaviour.evicted()
         try:
             held.behaviour.add(message)
         finally:
             grown = len(held.behaviour) - before
-            if grown > 0 or (grown == 0 and not self.traits.shrinks):
+            if grown + held.behaviour.evicted() > evicted:
                 self._arrived += 1
                 held.arrivals.append(self._arrived)
             self._count += grown

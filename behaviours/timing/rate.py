@@ -206,7 +206,7 @@ class Rate(Wrapper):
         if not batch and not asked and limit is not None:
             # The inner behaviour may look at other messages first for a batch of another size.
             batch, later = self._choose(_at_most(limit, judge), None)
-        if len(self._inner) and (self._key is not None or not later):
+        if len(self._inner) and (self._key is not None or not later or not self._in_line):
             later = self._next_leaves()
         self._next = later or -inf
         self._held_back = bool(batch) and (held_back or bool(later))
@@ -340,6 +340,9 @@ class Rate(Wrapper):
 
     def _arrived(self, messages: list[Any], *, first: bool) -> None:
         """Record from when on one of the new messages may leave."""
+        if self._key is None and not self._in_line:  # a new one may have become the first
+            self._next = self._next_leaves() or -inf
+            return
         if self._next == -inf and not first:
             return
         earliest = inf if first else self._next

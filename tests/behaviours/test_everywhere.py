@@ -1,4 +1,4 @@
-"""Each behaviour of the lab conforms, and works in `batched` and as an inbox of a durable worker."""
+"""Each behaviour of the lab conforms, works in `batched`, and as the inbox of durable workers."""
 
 from __future__ import annotations
 

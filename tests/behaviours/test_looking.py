@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -18,6 +19,7 @@ from actorflow.behaviours import (
     Debounce,
     Dedup,
     Expire,
+    Full,
     Lanes,
     Linger,
     MessageOutcome,
@@ -25,6 +27,7 @@ from actorflow.behaviours import (
     Queue,
     Rate,
     Shortest,
+    Stack,
     Throttle,
     Traits,
     Verdict,
@@ -89,6 +92,26 @@ def test_a_lighter_message_that_overtakes_its_key_is_looked_at() -> None:
     at(rate, 0.5, ("a", 0.5))
     assert rate.ready_at(0.5) == 0.5
     assert rate.take() == [("a", 0.5)]
+
+
+def test_a_lighter_message_on_top_of_a_stack_is_looked_at() -> None:
+    rate = Rate(Stack(), 1, burst=1, weight=second)
+    at(rate, 0.0, ("a", 1))
+    rate.take()
+    at(rate, 0.5, ("b", 9))
+    assert rate.ready_at(0.5) == 1.0
+    at(rate, 0.5, ("c", 0))
+    assert rate.ready_at(0.5) == 0.5
+    assert rate.take() == [("c", 0)]
+
+
+@pytest.mark.parametrize("when_full", ["reject", "drop_newest"])
+def test_a_message_that_a_full_bucket_refuses_does_not_make_it_younger(when_full: str) -> None:
+    bucket = Bucket(key=0, inner=Bounded(Queue(), 1, when_full=when_full))
+    at(bucket, 0.0, ("a", 1), ("b", 1))
+    with suppress(Full):
+        bucket.add(("a", 2))
+    assert bucket.take() == [("a", 1)]
 
 
 def second(message: Any) -> float:
