@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import inspect
 import sys
@@ -10,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.cache.fingerprint.components import Component, ComponentKind, digest_of, key_of
-from actorflow.plans.cache.fingerprint.values import plain_digest, sharing
-from actorflow.plans.cache.fingerprint.walk import Walk
+from actorflow.plans.cache.fingerprint.sharing import Sharing
+from actorflow.plans.cache.fingerprint.values import plain_digest
+from actorflow.plans.cache.fingerprint.walk import SHARED, Walk
 from actorflow.plans.cache.references import BY_VALUE, resolve
 from actorflow.plans.results import load
+from actorflow.runtime.errors import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,30 +69,36 @@ class Keys:
         self._codes: dict[int, tuple[FunctionFacts, Any]] = {}
         self._names: dict[str, Walk] = {}
         self._signatures: dict[int, tuple[inspect.Signature | None, Any]] = {}
+        # Of the thread that starts the run: it has imported the modules, which may set variables.
+        self._context = contextvars.copy_context()
 
     def describe(self, job: JobSpec, inputs: Mapping[str, Value]) -> Description:
         """Return the dependencies of a job; `inputs` has the value of each input by its name."""
+        return self._context.run(self._describe, job, inputs)
+
+    def _describe(self, job: JobSpec, inputs: Mapping[str, Value]) -> Description:
         function, args, kwargs = _unwrapped(job)
         code = self._code(function)
         own: dict[Component, str] = {}
         unstable = dict(code.unstable)
         for name, value in inputs.items():
             self._input(Component(ComponentKind.INPUT, name), value, own, unstable)
-        shared = sharing(args, kwargs)
-        if shared:
-            own[Component(ComponentKind.ARGUMENT, "objects in several places")] = shared
+        sharing = Sharing()
         for name, value in self._arguments(function, args, kwargs):
             component = Component(ComponentKind.ARGUMENT, name)
             plain = plain_digest(value)
             if plain is not None:
                 own[component] = plain
                 continue
-            walk = Walk()
+            walk = Walk(sharing, pickled=True)
             walk.value(component, value)
             if walk.unstable:
                 unstable[component] = next(iter(walk.unstable.values()))
             # The code that an argument brings along changes the argument.
             own[component] = key_of(walk.components)
+        if sharing.repeats:
+            shared = digest_of(repr(sharing.repeats).encode())
+            own[Component(ComponentKind.ARGUMENT, SHARED)] = shared
         return Description(code, own, unstable)
 
     def _input(
@@ -118,10 +127,10 @@ class Keys:
             except Exception as error:  # noqa: BLE001 - importing runs code of the user
                 shown = name.replace(":", ".")
                 walk.unstable[Component(ComponentKind.CLASS, name)] = (
-                    f"{shown} cannot be imported: {error}"
+                    f"{shown} cannot be imported: {text_of(error)}"
                 )
             else:
-                walk.refer_to(thing)
+                walk.named(name, thing)
         return walk
 
     def _walked(self, component: Component, value: Value) -> Walk:
@@ -130,7 +139,7 @@ class Keys:
         try:
             walk.value(component, load(value))
         except Exception as error:  # noqa: BLE001 - unpickling runs code of the user
-            walk.unstable[component] = f"it cannot be unpickled: {error}"
+            walk.unstable[component] = f"it cannot be unpickled: {text_of(error)}"
         return walk
 
     def _code(self, function: Any) -> FunctionFacts:
@@ -165,7 +174,10 @@ class Keys:
             if kind is inspect.Parameter.VAR_POSITIONAL:
                 yield from ((f"{name}[{at}]", each) for at, each in enumerate(value))
             elif kind is inspect.Parameter.VAR_KEYWORD:
-                yield from value.items()
+                for keyword, each in value.items():
+                    # One may be called as a parameter is (`f(1, a=2)` of `def f(a, /, **kw)`).
+                    plain = keyword.isidentifier() and keyword not in signature.parameters
+                    yield (keyword if plain else f"**{keyword!r}"), each
                 if len(value) > 1:
                     yield f"**{name} in order", tuple(value)  # the function can see it
             else:

@@ -6,6 +6,7 @@ depends on the methods, so the names travel with the result and are looked up ag
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import sys
@@ -13,6 +14,7 @@ import types
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from actorflow.plans.cache.fingerprint.definitions import is_a
 from actorflow.plans.cache.fingerprint.ownership import is_own
 
 if TYPE_CHECKING:
@@ -32,9 +34,9 @@ class _RecordingPickler(pickle.Pickler):
         self.names: set[str] = set()
 
     def reducer_override(self, value: Any) -> Any:
-        """Record a value; leave pickling it to pickle."""
+        """Record a value; leave pickling it to pickle, unless that took a second question."""
         _note(value, self.names)
-        return NotImplemented
+        return _reduced(value, self.names)
 
 
 def dump(value: Any) -> tuple[bytes, tuple[str, ...]]:
@@ -61,7 +63,8 @@ def dump_by_value(value: Any) -> tuple[bytes, tuple[str, ...]]:
     class _NotingByValue(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             _note(value, names)
-            return super().reducer_override(value)
+            reduced = super().reducer_override(value)
+            return _reduced(value, names) if reduced is NotImplemented else reduced
 
     file = io.BytesIO()
     _NotingByValue(file, pickle.HIGHEST_PROTOCOL).dump(value)
@@ -83,12 +86,37 @@ def resolve(name: str) -> Any:
 
 
 def _note(value: Any, names: set[str]) -> None:
-    if isinstance(value, types.ModuleType):
+    if is_a(value, types.ModuleType):
         if is_own(value.__name__):
             names.add(value.__name__)
-    elif isinstance(value, (type, types.FunctionType)) and is_own(str(value.__module__)):
+    elif issubclass(type(value), (type, types.FunctionType)) and is_own(str(value.__module__)):
         name = f"{value.__module__}:{value.__qualname__}"
         names.add(name if _is_named(value, name) else BY_VALUE)
+
+
+def _reduced(value: Any, names: set[str]) -> Any:
+    """Return the `__reduce_ex__` of a value that has one of its own; note a variable that it names.
+
+    Pickle would not show that name: `"ONE"` stands for the variable `ONE` of the module.
+    """
+    cls = type(value)
+    registered = copyreg.dispatch_table.get(cls)
+    if is_a(value, type) or not (registered or _has_reducer(cls)):
+        return NotImplemented
+    reduced = registered(value) if registered else value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    if isinstance(reduced, str):
+        module = pickle.whichmodule(value, reduced)  # type: ignore[attr-defined] # not in typeshed
+        if is_own(module):
+            names.add(f"{module}:{reduced}")
+    return reduced
+
+
+def _has_reducer(cls: type) -> bool:
+    """Return whether a class says itself how it is pickled, and is written in Python."""
+    return any(
+        isinstance(getattr(cls, name, None), types.FunctionType)
+        for name in ("__reduce_ex__", "__reduce__")
+    )
 
 
 def _is_named(value: Any, name: str) -> bool:

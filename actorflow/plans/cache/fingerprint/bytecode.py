@@ -46,6 +46,8 @@ class Uses:
     """The first line on which each global name or attribute is used."""
     loose: frozenset[str]
     """Variables that are handed on or looked into by other means than `variable.name`."""
+    texts: frozenset[str]
+    """The text constants, but for docstrings."""
 
 
 def uses(code: types.CodeType) -> Uses:
@@ -75,7 +77,18 @@ def uses(code: types.CodeType) -> Uses:
         frozenset(attributes),
         lines,
         frozenset(name for found in everything for name in _loose(found)),
+        frozenset(text for found in everything for text in _texts(found)),
     )
+
+
+def _texts(found: list[dis.Instruction]) -> Iterator[str]:
+    """Yield the texts that a function loads: its docstring is a constant that it does not load."""
+    for instruction in found:
+        if instruction.opname.endswith("LOAD_CONST"):
+            values = instruction.argval
+            for each in values if isinstance(values, tuple | frozenset) else (values,):
+                if isinstance(each, str):
+                    yield each
 
 
 def _line_of(instruction: dis.Instruction) -> int:
@@ -96,9 +109,13 @@ def _variables(after: list[dis.Instruction], count: int) -> Iterator[str]:
 def _loose(found: list[dis.Instruction]) -> Iterator[str]:
     """Yield the variables that are used otherwise than to look up a plain attribute.
 
+    One that is stored as a global may be used by any other function.
+
     Where a function can see its own variables, these are all it has.
     """
     for at, instruction in enumerate(found):
+        if instruction.opname == "STORE_GLOBAL":
+            yield instruction.argval
         if not instruction.opname.startswith("LOAD_") or instruction.opname in _ATTRIBUTES:
             continue
         if instruction.opname in _LOADS and instruction.argval in _REVEALING:

@@ -9,9 +9,15 @@ import sys
 import sysconfig
 from pathlib import Path
 
-__all__ = ["is_own", "module_name", "own_import"]
+__all__ = ["home_of", "is_own", "module_name", "own_import"]
 
 _INSTALLED = ("site-packages", "dist-packages")
+
+
+def home_of(cls: type) -> str:
+    """Return the name of the module of a class; a class in C may say something else there."""
+    module: object = cls.__module__
+    return module if isinstance(module, str) else "unknown"
 
 
 def is_own(module: str) -> bool:

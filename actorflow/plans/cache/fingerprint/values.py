@@ -11,23 +11,27 @@ import copyreg
 import functools
 import pickle
 import struct
+import sys
 import threading
 import types
 import typing
+import weakref
 from hashlib import blake2b, file_digest
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.arguments import InputFile
 from actorflow.plans.cache.fingerprint.bytecode import instructions
-from actorflow.plans.cache.fingerprint.ownership import is_own
+from actorflow.plans.cache.fingerprint.definitions import is_a
+from actorflow.plans.cache.fingerprint.ownership import home_of, is_own
+from actorflow.plans.cache.fingerprint.sharing import Sharing
 from actorflow.plans.cache_protocol import Input
-from actorflow.runtime.errors import ActorflowError
+from actorflow.runtime.errors import ActorflowError, kind_and_text, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-__all__ = ["Unstable", "Values", "plain_digest", "sharing"]
+__all__ = ["Unstable", "Values", "plain_digest"]
 
 _SIZE = 20
 _PROTOCOL = 5
@@ -36,9 +40,16 @@ _LONGEST = 5  # items of what `__reduce_ex__` returns that say how to rebuild a 
 _BLANK = (
     type(threading.Lock()),
     type(threading.RLock()),
-    threading.local,
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
+)
+_TYPE_PARAMETERS = {"ParamSpec", "TypeAliasType", "TypeVar", "TypeVarTuple"}
+# What these hold when a job runs cannot be seen from here.
+_HIDDEN = (
+    threading.local,
+    weakref.WeakKeyDictionary,
+    weakref.WeakSet,
+    weakref.WeakValueDictionary,
 )
 
 
@@ -50,11 +61,21 @@ class Values:
     """Digests of values. Not thread-safe. Keeps what it has seen alive.
 
     `refer` is asked first about each object that is not plain data. It returns a text that stands
-    for functions, classes and modules, and `None` for everything else.
+    for functions, classes and modules, and `None` for everything else. A job gets values that are
+    `pickled` as their pickle says; others as they are, with what a pickle would leave out.
     """
 
-    def __init__(self, refer: Callable[[Any], str | None]) -> None:
+    def __init__(
+        self,
+        refer: Callable[[Any], str | None],
+        sharing: Sharing | None = None,
+        *,
+        pickled: bool = False,
+    ) -> None:
         self._refer = refer
+        self._pickled = pickled
+        self.sharing = sharing or Sharing()
+        """Which objects have been seen in several places."""
         self._known: dict[int, tuple[bytes, Any]] = {}
         self._path: list[int] = []
         self._containers: dict[type, Callable[[Any], bytes]] = {
@@ -64,6 +85,7 @@ class Values:
             types.MappingProxyType: self._mapping,
             set: self._set,
             frozenset: self._set,
+            bytearray: lambda value: _hash("bytearray", bytes(value)),
             Input: self._input,
             pickle.PickleBuffer: self._buffer,
             InputFile: self._file,
@@ -81,6 +103,11 @@ class Values:
             return self._digest(value).hex()
         except RecursionError:
             raise Unstable(f"a {type(value).__qualname__} is nested too deeply") from None
+        except Unstable:
+            raise
+        except (Exception, SystemExit) as error:  # code of the user runs here
+            why = f"looking at a {type(value).__qualname__} raised {kind_and_text(error)}"
+            raise Unstable(why) from error
         finally:
             self._path.clear()
 
@@ -97,6 +124,7 @@ class Values:
         plain = _PLAIN.get(cls)
         if plain is not None:
             return _hash(cls.__name__, plain(value))
+        self.sharing.visit(value)
         identity = id(value)
         if identity in self._known:
             return self._known[identity][0]
@@ -112,13 +140,18 @@ class Values:
         container = self._containers.get(cls)
         if container is not None:
             return container(value)
-        if isinstance(value, _BLANK):
+        if issubclass(type(value), _HIDDEN):
+            why = "shows another thread or another moment something else"
+            raise Unstable(f"a {cls.__qualname__} {why}")
+        if issubclass(type(value), _BLANK):
             return _hash("blank", _name(cls))
-        if isinstance(value, contextvars.ContextVar):
+        if is_a(value, contextvars.ContextVar):
             return self._all("context", [value.name, *_current(value)])
         parts = _parts(value)
         if parts is not None:
-            return self._all(cls.__name__, parts)
+            return self._all(
+                cls.__name__, [self._refer(cls), getattr(value, "__dict__", None), *parts]
+            )
         reference = self._refer(value)
         if reference is not None:
             return _hash("reference", reference.encode())
@@ -130,7 +163,8 @@ class Values:
         return self._all("dict", [part for item in list(value.items()) for part in item])
 
     def _set(self, value: AbstractSet[Any]) -> bytes:
-        return _hash(type(value).__name__, *sorted(map(self._digest, list(value))))
+        with self.sharing.unordered():
+            return _hash(type(value).__name__, *sorted(map(self._digest, list(value))))
 
     def _sequence(self, value: Sequence[Any]) -> bytes:
         return self._all(type(value).__name__, value)
@@ -161,12 +195,12 @@ class Values:
         reducer = copyreg.dispatch_table.get(cls)
         try:
             reduced = reducer(value) if reducer else value.__reduce_ex__(_PROTOCOL)
-        except Exception as error:  # __reduce_ex__ is the user's, and may raise anything
-            raise Unstable(f"a {cls.__qualname__} cannot be hashed ({error})") from error
+        except (Exception, SystemExit) as error:  # __reduce_ex__ is the user's
+            raise Unstable(f"a {cls.__qualname__} cannot be hashed ({text_of(error)})") from error
         if isinstance(reduced, str):
-            return _hash("named", _name(cls), reduced.encode())
+            return self._named(value, cls, reduced)
         rebuild, arguments, state, items, pairs = (*reduced, None, None, None)[:_LONGEST]
-        if isinstance(state, dict) and not is_own(cls.__module__):
+        if isinstance(state, dict) and not is_own(home_of(cls)):
             state = {name: self._lenient(each) for name, each in state.items()}
         return self._all(
             "object",
@@ -177,8 +211,41 @@ class Values:
                 state,
                 None if items is None else list(items),
                 None if pairs is None else list(pairs),
+                None if self._pickled or not is_own(home_of(cls)) else self._unpickled(value),
             ],
         )
+
+    def _unpickled(self, value: Any) -> list[Any]:
+        """Return all that an object holds; its `__reduce__` or `__getstate__` may leave some out.
+
+        They do so mostly with attributes that cannot be pickled.
+        """
+        slots = [getattr(each, "__slots__", ()) for each in type(value).__mro__]
+        names = [name for each in slots for name in ((each,) if type(each) is str else each)]
+        held = {name: object.__getattribute__(value, name) for name in names if _has(value, name)}
+        held |= getattr(value, "__dict__", {})
+        cls = type(value)
+        return [
+            {name: self._lenient(each) for name, each in held.items()},
+            list(dict.items(value)) if issubclass(cls, dict) else None,
+            list(list.__iter__(value)) if issubclass(cls, list) else None,
+            list(tuple.__iter__(value)) if issubclass(cls, tuple) else None,
+        ]
+
+    def _named(self, value: Any, cls: type, name: str) -> bytes:
+        """Return the digest of an object whose pickle is the name of a variable.
+
+        The job gets what the variable holds then, so its attributes count.
+        """
+        if not is_own(home_of(cls)):
+            home: str = pickle.whichmodule(value, name)  # type: ignore[attr-defined] # not in typeshed
+            if getattr(sys.modules.get(home), name, None) is not value:
+                raise Unstable(
+                    f"a {cls.__qualname__} is not what the name in its pickle stands for"
+                )
+            return _hash("named", _name(cls), home.encode(), name.encode())
+        state = object.__getstate__(value)
+        return self._all("named", [self._refer(cls) or _name(cls), name, state])
 
     def _lenient(self, value: Any) -> Any:
         """Return the digest of an attribute of an object of a library.
@@ -193,32 +260,12 @@ class Values:
             return _name(type(value))
 
 
-_NESTING = {list, tuple, dict}
-_SHAREABLE = {*_NESTING, set, bytearray}
-
-
-def sharing(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
-    """Return a digest of which lists, dictionaries and sets occur more than once in arguments.
-
-    A job that changes one of them sees the change in the other places. `None` if nothing is shared.
-    """
-    order: dict[int, int] = {}
-    repeats: list[tuple[int, int]] = []
-    count = 0
-    waiting: list[Any] = [kwargs, args]
-    while waiting:
-        value = waiting.pop()
-        cls = type(value)
-        count += 1
-        if cls is not tuple:
-            first = order.setdefault(id(value), count)
-            if first != count:
-                repeats.append((count, first))
-                continue
-        if cls in _NESTING:
-            parts = value.values() if cls is dict else value
-            waiting += [each for each in parts if type(each) in _SHAREABLE][::-1]
-    return _hash("sharing", repr(repeats).encode()).hex() if repeats else None
+def _has(value: Any, name: str) -> bool:
+    try:
+        object.__getattribute__(value, name)
+    except AttributeError:
+        return False
+    return True
 
 
 def plain_digest(value: Any) -> str | None:
@@ -240,16 +287,19 @@ def _parts(value: Any) -> list[Any] | None:  # noqa: PLR0911 - a case for each t
     """Return the parts of a value of Python whose pickle does not show them; None for others."""
     if isinstance(value, staticmethod | classmethod):
         return [value.__func__]
-    if isinstance(value, property):
+    if is_a(value, property):
         return [value.fget, value.fset, value.fdel]
-    if isinstance(value, functools.singledispatchmethod):
+    if is_a(value, functools.singledispatchmethod):
         return [value.func, dict(value.dispatcher.registry)]
     if isinstance(value, functools.partial | functools.partialmethod):
         return [value.func, value.args, value.keywords]
-    if isinstance(value, struct.Struct):
+    if is_a(value, struct.Struct):
         return [value.format]
-    if isinstance(value, typing.ForwardRef):
+    if is_a(value, typing.ForwardRef):
         return [value.__forward_arg__]  # the rest of it changes when it is looked up
+    if type(value).__name__ in _TYPE_PARAMETERS and type(value).__module__ == "typing":
+        bounds = ("__bound__", "__constraints__", "__value__")
+        return [value.__name__, *(getattr(value, each, None) for each in bounds)]
     return None
 
 
@@ -262,7 +312,7 @@ def _current(variable: contextvars.ContextVar[Any]) -> list[Any]:
 
 
 def _name(cls: type) -> bytes:
-    return f"{cls.__module__}.{cls.__qualname__}".encode()
+    return f"{home_of(cls)}.{cls.__qualname__}".encode()
 
 
 _PLAIN: dict[type, Callable[[Any], bytes]] = {
@@ -275,6 +325,5 @@ _PLAIN: dict[type, Callable[[Any], bytes]] = {
     complex: lambda value: struct.pack("<dd", value.real, value.imag),
     str: lambda value: value.encode("utf-8", "surrogatepass"),
     bytes: bytes,
-    bytearray: bytes,
     range: lambda value: repr(value).encode(),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 import importlib
 import inspect
@@ -10,20 +9,39 @@ import os
 import sys
 import types
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.cache.fingerprint.bytecode import Import, Uses, instructions, uses
 from actorflow.plans.cache.fingerprint.components import Component, ComponentKind, digest_of
+from actorflow.plans.cache.fingerprint.definitions import (
+    cells,
+    class_label,
+    defaults,
+    function_label,
+    is_a,
+    is_made_up,
+    is_own_function,
+    members,
+    registered,
+)
+from actorflow.plans.cache.fingerprint.expressions import of_annotations, of_decorators
 from actorflow.plans.cache.fingerprint.indirect import indirect, is_indirect
-from actorflow.plans.cache.fingerprint.ownership import is_own, module_name, own_import
+from actorflow.plans.cache.fingerprint.ownership import home_of, is_own, module_name, own_import
 from actorflow.plans.cache.fingerprint.source import find_node
-from actorflow.plans.cache.fingerprint.syntax import FunctionNode, normal_form
+from actorflow.plans.cache.fingerprint.syntax import normal_form
 from actorflow.plans.cache.fingerprint.values import Unstable, Values
+from actorflow.runtime.errors import kind_and_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Walk"]
+    from actorflow.plans.cache.fingerprint.sharing import Sharing
+
+__all__ = ["SHARED", "Walk"]
+
+SHARED = "objects in several places"
+"""Names the component that says which objects are one and the same."""
 
 _NATIVE = (
     types.BuiltinFunctionType,
@@ -32,11 +50,6 @@ _NATIVE = (
     types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
 )
-# Of a class: what the interpreter keeps there, and what does not change what the class does.
-_UNTOLD = {
-    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__abstractmethods__",
-    "_abc_impl", "__firstlineno__", "__static_attributes__",
-}  # fmt: skip
 
 
 class Walk:
@@ -46,15 +59,15 @@ class Walk:
     its module says about it. Modules that the function imports when it runs are imported.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sharing: Sharing | None = None, *, pickled: bool = False) -> None:
         self.components: dict[Component, str] = {}
         self.unstable: dict[Component, str] = {}
         """Components without a stable digest, with the reasons."""
-        self.values = Values(self.refer)
+        self.values = Values(self.refer, sharing, pickled=pickled)
         self._labels: dict[int, tuple[str, Any]] = {}
         self._taken: dict[str, int] = {}
         # Visits that are still to be made: a queue, since helpers call helpers of helpers.
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[tuple[Component, Callable[[], None]]] = deque()
         self._kinds: list[tuple[Any, Callable[[Any], str]]] = [
             (types.FunctionType, self._refer_function),
             (type, self._refer_class),
@@ -65,25 +78,36 @@ class Walk:
 
     def root(self, function: Any) -> None:
         """Add the components of the function of a job."""
-        if isinstance(function, types.FunctionType) and _is_own_function(function):
-            self._function(function, self._label(function, _label_of(function)), root=True)
+        code = Component(ComponentKind.CODE, "")
+        if is_a(function, types.FunctionType) and is_own_function(function):
+            label = self._label(function, function_label(function))
+            self._waiting.append((code, partial(self._function, function, label, root=True)))
         else:
-            self._value(Component(ComponentKind.CODE, ""), function)
+            self._value(code, function)
         self._visit()
+        repeats = self.values.sharing.repeats
+        if repeats:
+            shared = Component(ComponentKind.GLOBAL, SHARED)
+            self.components[shared] = digest_of(repr(repeats).encode())
 
     def value(self, component: Component, value: Any) -> None:
         """Add a value as a component, with the code that it brings along."""
         self._value(component, value)
         self._visit()
 
-    def refer_to(self, thing: Any) -> None:
-        """Add the components of a function, class or module."""
-        self._reference(thing)
+    def named(self, name: str, thing: Any) -> None:
+        """Add the components of what a name stands for: a function, a class, or a variable."""
+        if self._reference(thing) is None:
+            self._value(Component(ComponentKind.GLOBAL, name), thing)
         self._visit()
 
     def _visit(self) -> None:
         while self._waiting:
-            self._waiting.popleft()()
+            component, visit = self._waiting.popleft()
+            try:
+                visit()
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - of a metaclass of the user
+                self.unstable[component] = f"looking at it raised {kind_and_text(error)}"
 
     def _value(self, component: Component, value: Any) -> None:
         """Add a value as a component, stable or unstable."""
@@ -106,12 +130,12 @@ class Walk:
         if thing is os.environ:
             return "os.environ"  # what a job reads by itself does not count
         for kind, label in self._kinds:
-            if isinstance(thing, kind):
+            if issubclass(type(thing), kind):
                 return label(thing)
         wrapped = inspect.getattr_static(thing, "__wrapped__", None)
-        if wrapped is None or is_own(type(thing).__module__):
+        if wrapped is None or is_own(home_of(type(thing))):
             return None
-        return f"{_class_label(type(thing))} around {self.values.part(wrapped)}"
+        return f"{class_label(type(thing))} around {self.values.part(wrapped)}"
 
     def _label(self, thing: Any, wanted: str) -> str:
         """Name a thing; another one of the same name gets a number."""
@@ -122,36 +146,40 @@ class Walk:
 
     def _refer_method(self, method: types.MethodType) -> str:
         if _is_public(method):
-            return f"{type(method.__self__).__module__}.{method.__name__}"
+            return f"{home_of(type(method.__self__))}.{method.__name__}"
         return f"{self.refer(method.__func__)} of {self.values.part(method.__self__)}"
 
     def _refer_native(self, thing: Any) -> str:
         owner = getattr(thing, "__self__", None)
         name = f"{getattr(thing, '__module__', None)}.{thing.__qualname__}"
-        if owner is None or isinstance(owner, types.ModuleType) or _is_public(thing):
+        if owner is None or is_a(owner, types.ModuleType) or _is_public(thing):
             return name
         return f"{name} of {self.values.part(owner)}"
 
     def _refer_function(self, function: types.FunctionType) -> str:
-        label = self._label(function, _label_of(function))
-        if _is_own_function(function):
-            self._waiting.append(lambda: self._function(function, label, root=False))
+        label = self._label(function, function_label(function))
+        if is_own_function(function):
+            visit = partial(self._function, function, label, root=False)
+            self._waiting.append((Component(ComponentKind.HELPER, label), visit))
         elif "__wrapped__" in vars(function) or function.__closure__:
-            self._waiting.append(lambda: self._wrapper(function, label))
+            visit = partial(self._wrapper, function, label)
+            self._waiting.append((Component(ComponentKind.HELPER, label), visit))
         return label
 
     def _refer_class(self, cls: type) -> str:
-        if not is_own(cls.__module__):
-            return _class_label(cls)
-        label = self._label(cls, _class_label(cls))
-        self._waiting.append(lambda: self._class(cls, label))
+        if not is_own(home_of(cls)) and not is_made_up(cls):
+            return class_label(cls)
+        label = self._label(cls, class_label(cls))
+        visit = partial(self._class, cls, label)
+        self._waiting.append((Component(ComponentKind.CLASS, label), visit))
         return label
 
     def _refer_module(self, module: types.ModuleType) -> str:
         name = module_name(module.__name__)
         label = self._label(module, f"module {name}")
         if is_own(module.__name__):
-            self._waiting.append(lambda: self._module(module, name))
+            visit = partial(self._module, module, name)
+            self._waiting.append((Component(ComponentKind.MODULE, name), visit))
         return label
 
     # --- visits ---------------------------------------------------------------
@@ -160,7 +188,7 @@ class Walk:
         """Look into a function of an installed package that holds functions of the user."""
         if "__wrapped__" in vars(function):
             self._value(Component(ComponentKind.HELPER, label), vars(function)["__wrapped__"])
-        for name, content in _cells(function):
+        for name, content in cells(function):
             try:
                 digest = self.values.digest(content)
             except Unstable:
@@ -168,18 +196,32 @@ class Walk:
             self.components[Component(ComponentKind.CLOSURE, f"{name} of {label}")] = digest
 
     def _class(self, cls: type, label: str) -> None:
-        members = {name: each for name, each in vars(cls).items() if _is_told(name)}
-        names = sorted(members)
-        parts = [type(cls), cls.__bases__, names, [members[name] for name in names]]
+        parts = [type(cls), cls.__bases__, members(cls), registered(cls), self._annotated(cls)]
         self._value(Component(ComponentKind.CLASS, label), parts)
+
+    def _annotated(self, cls: type) -> list[str]:
+        """Return what the annotations of a class stand for that are texts.
+
+        Libraries that build objects from annotations look them up in the module.
+        """
+        module = sys.modules.get(home_of(cls))
+        if module is None:
+            return []
+        chains = of_annotations(vars(cls).get("__annotations__"))
+        return [self._resolve(vars(module), chain, ()) for chain in chains]
 
     def _module(self, module: types.ModuleType, name: str) -> None:
         """Visit a whole module: it is handed around, so anything in it may be used."""
+        names, modules = [], []
+        for each, found in list(vars(module).items()):
+            if each.startswith("__") and each != "__getattr__":
+                continue
+            if not is_a(found, types.ModuleType):
+                names.append(each)  # in the order of the definition: a job can see it
+            elif _is_inside(found, module):
+                modules.append(each)  # in the order of the first import anywhere
         bindings = [
-            self._resolve(module.__dict__, (each,), ())
-            for each, found in sorted(vars(module).items())
-            if (not each.startswith("__") or each == "__getattr__")
-            and (not isinstance(found, types.ModuleType) or _is_inside(found, module))
+            self._resolve(module.__dict__, (each,), ()) for each in (*names, *sorted(modules))
         ]
         self.components[Component(ComponentKind.MODULE, name)] = digest_of(repr(bindings).encode())
 
@@ -188,7 +230,7 @@ class Walk:
         node = find_node(code)
         form = normal_form(node) if node else self.values.digest(instructions(code))
         owner = "" if root else f" of {label}"
-        for name, default in _defaults(function):
+        for name, default in defaults(function):
             self._value(Component(ComponentKind.DEFAULT, f"{name}{owner}"), default)
         part = Component(ComponentKind.CODE, "") if root else Component(ComponentKind.HELPER, label)
         names = uses(code)
@@ -197,9 +239,9 @@ class Walk:
             self.unstable[part] = hidden
             return
         bindings = [self._resolve(function.__globals__, each, ()) for each in names.globals]
-        bindings += [self._resolve(function.__globals__, each, ()) for each in _decorators(node)]
+        bindings += [self._resolve(function.__globals__, each, ()) for each in of_decorators(node)]
         bindings += self._imported(function.__globals__, names)
-        for name, content in _cells(function):
+        for name, content in cells(function):
             reference = self._reference(content)
             if reference is None:
                 self._value(Component(ComponentKind.CLOSURE, f"{name}{owner}"), content)
@@ -230,8 +272,10 @@ class Walk:
         if name not in names:
             return f"{shown} is {self._absent(names, name, is_global=not above)}"
         found = names[name]
-        if isinstance(found, types.ModuleType) and rest and is_own(found.__name__):
-            return self._resolve(found.__dict__, tuple(rest), (*above, name))
+        if is_a(found, types.ModuleType) and rest:
+            if is_own(found.__name__):
+                return self._resolve(found.__dict__, tuple(rest), (*above, name))
+            return f"{shown} is {self._refer_module(found)}{self._patched(found, rest[0])}"
         reference = self._reference(found)
         if reference is not None:
             return f"{shown} is {reference}"
@@ -242,13 +286,22 @@ class Walk:
     def _absent(self, names: dict[str, Any], name: str, *, is_global: bool) -> str:
         """Return how a name is looked up that a module does not define."""
         if is_global:
-            return "built in" if hasattr(builtins, name) else "missing"
+            if hasattr(builtins, name):
+                return f"built in{self._patched(builtins, name)}"
+            return "missing"
         if "__getattr__" in names:
             return f"looked up by {self._reference(names['__getattr__'])}"
         module = sys.modules.get(str(names.get("__name__")))
         if name == "__dict__" and module is not None:
             return f"the names of {self._refer_known(module)}"
         return "missing"
+
+    def _patched(self, module: types.ModuleType, name: str) -> str:
+        """Return what user code has put into a module that is not the user's, if anything."""
+        found = vars(module).get(name)
+        ours = is_a(found, types.FunctionType) and is_own_function(found)
+        ours = ours or (is_a(found, type) and is_own(home_of(found)))
+        return f" with {name} that is {self._reference(found)}" if ours else ""
 
     def _refer_known(self, thing: Any) -> str:
         return str(self.refer(thing))
@@ -274,7 +327,7 @@ class Walk:
         variables = dict(zip(each.names, each.variables, strict=False))
         for name in sorted(vars(module)) if "*" in each.names else each.names:
             found = vars(module).get(name) if name in vars(module) else _module(f"{full}.{name}")
-            if isinstance(found, types.ModuleType):
+            if is_a(found, types.ModuleType):
                 yield from self._import_module(found, used, variables.get(name, name))
             elif not name.startswith("__"):
                 yield self._resolve(vars(module), (name,), (full,))
@@ -297,7 +350,7 @@ class Walk:
         seen.add(module.__name__)
         for name in sorted(attributes & vars(module).keys()):
             found = vars(module)[name]
-            if isinstance(found, types.ModuleType):
+            if is_a(found, types.ModuleType):
                 yield from self._looked_up(found, attributes, seen)
             else:
                 yield self._resolve(vars(module), (name,), (module.__name__,))
@@ -319,67 +372,5 @@ def _is_public(method: Any) -> bool:
 
     It belongs to an object of the library, whose state does not count.
     """
-    home = type(method.__self__).__module__
+    home = home_of(type(method.__self__))
     return not is_own(home) and getattr(sys.modules.get(home), method.__name__, None) == method
-
-
-def _is_told(name: str) -> bool:
-    """Return whether an attribute counts for what a class is."""
-    if name.startswith("__pydantic_"):
-        return name == "__pydantic_fields__"  # the others are made of these, and hold addresses
-    return name not in _UNTOLD
-
-
-def _is_own_function(function: types.FunctionType) -> bool:
-    # Not `__module__`, which functools.wraps copies: where its names are looked up is its home.
-    return is_own(str(function.__globals__.get("__name__") or function.__module__))
-
-
-def _label_of(function: types.FunctionType) -> str:
-    home = str(function.__globals__.get("__name__") or function.__module__)
-    # functools.wraps copies `__qualname__` as well.
-    wraps = "__wrapped__" in vars(function)
-    name = function.__code__.co_qualname if wraps else function.__qualname__
-    return f"{module_name(home)}:{name}"
-
-
-def _class_label(cls: type) -> str:
-    return f"{module_name(cls.__module__)}:{cls.__qualname__}"
-
-
-def _cells(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:
-            yield name, "not bound yet"
-
-
-def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    code, values = function.__code__, function.__defaults__ or ()
-    names = code.co_varnames[: code.co_argcount]
-    # A decorator may have copied the defaults of another function: then there are too many.
-    spare = [str(at) for at in range(len(values) - len(names))]
-    yield from zip((*spare, *names)[-len(values) :], values, strict=bool(values))
-    yield from (function.__kwdefaults__ or {}).items()
-
-
-def _decorators(node: FunctionNode | None) -> list[tuple[str, ...]]:
-    """Return the names in the decorators of a function, with their attributes."""
-    found = []
-    for decorator in getattr(node, "decorator_list", []):
-        inner = {id(each.value) for each in ast.walk(decorator) if isinstance(each, ast.Attribute)}
-        for each in ast.walk(decorator):
-            chain = _chain(each)
-            if chain and id(each) not in inner:
-                found.append(chain)
-    return sorted(set(found))
-
-
-def _chain(node: ast.AST) -> tuple[str, ...]:
-    if isinstance(node, ast.Name):
-        return (node.id,)
-    if isinstance(node, ast.Attribute):
-        before = _chain(node.value)
-        return (*before, node.attr) if before else ()
-    return ()
