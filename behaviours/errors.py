@@ -22,10 +22,16 @@ class _Brief(Repr):
         try:
             return super().repr1(x, level)
         except BaseException as error:  # noqa: BLE001 - the text of an error must not be another
-            return f"<{type(x).__name__} whose repr() raised {type(error).__name__}>"
+            return f"<{kind_of(x)} whose repr() raised {kind_of(error)}>"
 
 
 _BRIEF = _Brief()
+_name: Any = type.__dict__["__name__"].__get__
+
+
+def kind_of(value: object) -> str:
+    """Return the name of the class of a value, even if its metaclass makes `__name__` raise."""
+    return str(_name(type(value)))
 
 
 def brief(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from actorflow.behaviours.errors import kind_of
 from actorflow.engine import errors as engine_errors
 from actorflow.engine.errors import (
     EngineClosed,
@@ -22,7 +23,7 @@ from actorflow.engine.errors import (
 )
 from actorflow.flows import errors as flow_errors
 from actorflow.runtime import errors as runtime_errors
-from actorflow.runtime.errors import ActorflowError, BadOption
+from actorflow.runtime.errors import ActorflowError, BadOption, text_of
 from actorflow.workflows import errors as workflow_errors
 
 __all__ = [
@@ -104,7 +105,7 @@ def status_of(error: BaseException) -> int:
 
 def body_of(error: BaseException) -> dict[str, Any]:
     """Return the body of an answer that reports an error."""
-    return {"error": type(error).__name__, "message": str(error)}
+    return {"error": kind_of(error), "message": text_of(error)}
 
 
 def error_from(status: int, body: Any) -> ActorflowError:

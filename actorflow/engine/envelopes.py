@@ -6,14 +6,14 @@ moment `at` which the store received it.
 
 from __future__ import annotations
 
-import traceback
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from actorflow.behaviours.errors import kind_of
 from actorflow.engine import bodies
-from actorflow.runtime.errors import text_of
+from actorflow.runtime.errors import text_of, traceback_of
 
 __all__ = [
     "ChildEnded",
@@ -55,10 +55,8 @@ def failure_of(error: BaseException) -> Failure:
     """Return an error as plain data, with its traceback."""
     lines = ""
     if error.__traceback__ is not None or error.__cause__ is not None:
-        lines = "".join(traceback.format_exception(error, limit=-_FRAMES))
-    return Failure(
-        type(error).__name__, text_of(error), lines.encode("utf-8", "backslashreplace").decode()
-    )
+        lines = traceback_of(error, limit=-_FRAMES)
+    return Failure(kind_of(error), text_of(error), lines)
 
 
 encode_failure = msgspec.msgpack.Encoder().encode

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from actorflow.behaviours.errors import kind_of
 from actorflow.flows.limits import LIMITS
-from actorflow.runtime.errors import ActorflowError
+from actorflow.runtime.errors import ActorflowError, text_of
 
 __all__ = [
     "ERROR_NAMES",
@@ -146,7 +147,7 @@ def _check_depth(payload: dict[str, Any]) -> None:
 
 def error_dict(error: BaseException, *, procedure: str | None, line: int | None) -> dict[str, Any]:
     """Return kla and msg for a ``failed`` message, and prc and lin for the flow's own errors."""
-    described: dict[str, Any] = {"kla": type(error).__name__, "msg": str(error)}
+    described: dict[str, Any] = {"kla": kind_of(error), "msg": text_of(error)}
     if isinstance(error, UnknownTasker) or not isinstance(error, FlowError):
         return described
     if procedure is not None:

@@ -21,6 +21,7 @@ from actorflow.behaviours.errors import (
     Replaced,
     WouldBlock,
     brief,
+    kind_of,
 )
 
 if TYPE_CHECKING:
@@ -267,16 +268,38 @@ def text_of(error: BaseException) -> str:
     'Rude()'
     """
     try:
-        text = str(error)
+        text = str.__str__(str(error))  # a plain string, if the class returns one of its own kind
     except BaseException:  # noqa: BLE001 - the error is reported, whatever its class does
         text = brief(error)
-    # A lone surrogate cannot be encoded.
-    return shortened(text).encode("utf-8", "backslashreplace").decode()
+    return encodable(shortened(text))
+
+
+def encodable(text: str) -> str:
+    """Return a string that UTF-8 can encode: a lone surrogate is escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def kind_and_text(error: BaseException) -> str:
     """Return the class and the text of an error: `ValueError: no disk`."""
-    return f"{type(error).__name__}: {text_of(error)}"
+    return f"{kind_of(error)}: {text_of(error)}"
+
+
+def traceback_of(error: BaseException, *, limit: int | None = None, stack: Any = None) -> str:
+    """Return the traceback of an error as a text that can be stored. Never raises.
+
+    Args:
+        error: what was raised.
+        limit: how many frames it shows; the innermost ones if negative.
+        stack: the traceback to begin with, if not the error's own.
+
+    """
+    import traceback  # noqa: PLC0415 - keeps the import light
+
+    try:
+        lines = traceback.format_exception(type(error), error, stack or error.__traceback__, limit)
+    except BaseException as why:  # noqa: BLE001 - an attribute of the error may raise
+        return f"{kind_and_text(error)}\n(its traceback cannot be shown: {kind_and_text(why)})\n"
+    return encodable(shortened("".join(lines)))
 
 
 def told_with_place(error: BaseException) -> str:

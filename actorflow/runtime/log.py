@@ -13,9 +13,15 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
+from actorflow.runtime.errors import shortened, traceback_of
+
 __all__ = ["EventLog", "log"]
+
+
+_HUGE = 100_000  # characters of the text of an error, from which on its traceback is shortened
 
 
 class EventLog:
@@ -72,6 +78,8 @@ class EventLog:
             return
         if facts.get("exc_info") is True:  # while it is still the exception being handled
             facts["exc_info"] = sys.exc_info()[1]
+        if isinstance(facts.get("exc_info"), BaseException) and _is_huge(facts["exc_info"]):
+            facts["exception"] = traceback_of(facts.pop("exc_info")).rstrip()
         structlog = _configured_structlog()
         try:
             if structlog is None:
@@ -93,7 +101,12 @@ class EventLog:
         # The event is the template and the facts are its argument, because collectors of errors
         # group records by template. Four frames up is the caller of `warning` and the others.
         template = render({"event": event})
-        if facts:
+        text = facts.pop("exception", None)
+        if text is not None:
+            self._standard.log(
+                level, "%s\n%s", render({"event": event, **facts}), text, stacklevel=4
+            )
+        elif facts:
             template = template.replace("%", "%%") + " %s"
             self._standard.log(level, template, render(facts), exc_info=error, stacklevel=4)
         else:
@@ -107,6 +120,22 @@ class EventLog:
         except BaseException as error:  # a handler or a filter raises: give up
             if _is_for_us(error):
                 raise
+
+
+def _is_huge(error: BaseException) -> bool:
+    """Return whether the text of an error, or of one before it, has megabytes."""
+    seen: set[int] = set()
+    waiting: list[object] = [error]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, BaseException) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        with suppress(BaseException):  # the class of the error is the user's
+            if len(str(one)) > _HUGE:
+                return True
+        waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    return False
 
 
 def _is_for_us(error: BaseException) -> bool:
@@ -130,7 +159,7 @@ def render(facts: dict[str, Any]) -> str:
 def safe_repr(value: object) -> str:
     """Return `repr(value)`, or what kind of object it is if that raises."""
     try:
-        return repr(value)
+        return shortened(repr(value))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a `__repr__` may raise anything

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from actorflow.behaviours.errors import brief
 from actorflow.engine.errors import Cancelled
 from actorflow.engine.typed import freeze, thaw
 from actorflow.runtime.log import log
@@ -547,7 +548,7 @@ class Decider:
         try:
             self._on_blocked(blocked)
         except Exception as error:  # noqa: BLE001 - a report must not end the decision
-            log.error("a report of a blocked branch failed", error=repr(error), report=blocked)
+            log.error("a report of a blocked branch failed", error=brief(error), report=blocked)
 
 
 def _close_quietly(frame: Frame) -> None:

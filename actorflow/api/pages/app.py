@@ -33,7 +33,7 @@ from actorflow.api.pages.security import (
 )
 from actorflow.api.verbs.table import Verbs
 from actorflow.engine.errors import UnknownExecution
-from actorflow.runtime.errors import UnknownWorker
+from actorflow.runtime.errors import UnknownWorker, text_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -234,7 +234,7 @@ class _Pages:
             data = self._built(request, name)
         except REPORTED as error:
             template, data = "problem.html", self._frame(request, "problem")
-            data |= {"title": type(error).__name__, "text": str(error)}
+            data |= {"title": type(error).__name__, "text": text_of(error)}
         else:
             template = f"{name}.html"
         found = self._templates.get_template(template)
@@ -276,7 +276,7 @@ class _Pages:
     async def problem(self, request: Request, error: Exception) -> Response:
         """Return the page that an error becomes."""
         status = 404 if isinstance(error, _NOT_FOUND) else status_of(error)
-        return self._problem(request, status, type(error).__name__, str(error))
+        return self._problem(request, status, type(error).__name__, text_of(error))
 
     def _problem(self, request: Request, status: int, title: str, text: str) -> Response:
         data = self._frame(request, "problem") | {"title": title, "text": text}

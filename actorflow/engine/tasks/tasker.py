@@ -248,11 +248,19 @@ class _Attempt:
             if error is None:
                 table.attempt_done(row, result)
             else:
-                table.attempt_failed(row, error)
+                self._fail(row, error)
         except Exception as failure:  # noqa: BLE001 - a single task must not end its tasker
             log.error("the outcome of a task is lost", task=row.id, exc_info=failure)
         finally:
             self._leave()
+
+    def _fail(self, row: TaskRow, error: BaseException) -> None:
+        """Handle a failed attempt; also of an error that raises when it is looked at."""
+        table = self._tasker.table
+        try:
+            table.attempt_failed(row, error)
+        except Exception as why:  # noqa: BLE001 - the class of the error is the user's
+            table.attempt_failed(row, why)
 
     def _leave(self) -> None:
         """Make room for the next task. Thread-safe; the first call counts."""

@@ -23,6 +23,7 @@ from actorflow.flows.execution.messages import (
 from actorflow.flows.execution.run import FlowRun
 from actorflow.flows.execution.state import ExecutionState
 from actorflow.flows.limits import LIMITS, Limits
+from actorflow.runtime.errors import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -176,7 +177,7 @@ def _failure(run: FlowRun, message: Message, error: BaseException) -> list[Messa
     """Turn an error into a failed message; an error while handling a failure is only noted."""
     if message["point"] != "failed":
         return [failures.failed_message(run, message, error)]
-    message["unhandled"] = str(error)
+    message["unhandled"] = text_of(error)
     return []
 
 

@@ -12,14 +12,13 @@ import os
 import pickle
 import sys
 import time
-import traceback
 from platform import node
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from actorflow.plans.arguments import replace
 from actorflow.plans.errors import CodeMissing, ResultTooLarge
 from actorflow.plans.result_files import open_file, write_file
-from actorflow.runtime.errors import kind_and_text, shortened
+from actorflow.runtime.errors import kind_and_text, text_of, traceback_of
 from actorflow.runtime.processes.child.capture import said
 from actorflow.runtime.processes.child.limits import limit, unlimit
 from actorflow.runtime.processes.packed import main_is_importable, pack_value, unpack
@@ -97,8 +96,8 @@ def _function(code: bytes) -> Any:
         return pickle.loads(code)  # noqa: S301 - from our own scheduler
     except (ImportError, AttributeError) as error:
         msg = (
-            f"the function cannot be loaded: {error}; worker process on {node()}, Python path "
-            f"{sys.path}: install the same code there"
+            f"the function cannot be loaded: {text_of(error)}; worker process on {node()}, Python "
+            f"path {sys.path}: install the same code there"
         )
         raise CodeMissing(msg) from error
 
@@ -196,7 +195,7 @@ def do_job(task: TaskAttempt) -> dict[str, Any]:
         found["wire"] = function(*args)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises
         found["error"] = kind_and_text(error)
-        found["traceback"] = shortened("".join(traceback.format_exception(error)))
+        found["traceback"] = traceback_of(error)
     finally:
         unlimit()
     found["ended"] = time.time()

@@ -7,12 +7,11 @@ import pickle
 import socket
 import subprocess
 import sys
-import traceback
 from multiprocessing import process, spawn
 from pathlib import Path
 from typing import Any
 
-from actorflow.runtime.errors import LaunchFailed
+from actorflow.runtime.errors import LaunchFailed, traceback_of
 from actorflow.runtime.processes.child.parent import die_with_parent, watching_parent
 from actorflow.runtime.processes.memory import write_segment
 from actorflow.runtime.processes.packed import main_is_importable, pack_value
@@ -87,7 +86,7 @@ def main(role: str, end: int, prepared: int) -> None:
         with watching_parent(endpoint):  # the main module may be slow, or hang
             spawn.prepare(preparation)
     except BaseException as error:  # noqa: BLE001 - the parent gets the error
-        text = "".join(traceback.format_exception(error)).rstrip()
+        text = traceback_of(error).rstrip()
         _refuse(endpoint, f"the main module cannot be imported there:\n{text}")
         return
     finally:

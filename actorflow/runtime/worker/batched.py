@@ -9,14 +9,13 @@ import weakref
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
-from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from actorflow.behaviours import Queue, adapt
 from actorflow.behaviours.adapt import Base
 from actorflow.behaviours.behaviour import Behaviour
 from actorflow.behaviours.errors import brief
-from actorflow.runtime.errors import BadBehaviour, BadJob, LoopBlocked
+from actorflow.runtime.errors import BadBehaviour, BadJob, LoopBlocked, traceback_of
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.runtime.processes.packed import main_is_importable
 from actorflow.runtime.worker.job.answers import Answers
@@ -146,7 +145,7 @@ class _Elsewhere:
             if self._raises:
                 raise
             # A note travels with the error, unlike its traceback.
-            error.add_note(f"in a worker process:\n{''.join(format_exception(error)).rstrip()}")
+            error.add_note(f"in a worker process:\n{traceback_of(error).rstrip()}")
             return Answers(None, [error] * len(items))
 
     def __reduce__(self) -> tuple[Any, ...]:

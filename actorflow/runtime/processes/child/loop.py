@@ -13,12 +13,11 @@ import pickle
 import signal
 import threading
 import time
-import traceback
 from collections import deque
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from actorflow.runtime.errors import NotSendable, kind_and_text, shortened, text_of
+from actorflow.runtime.errors import NotSendable, kind_and_text, text_of, traceback_of
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.processes.child import limits
 from actorflow.runtime.processes.child.capture import Capture
@@ -165,13 +164,13 @@ class _Child:
         stack = error.__traceback__
         while stack is not None and stack.tb_frame.f_code.co_filename == __file__:
             stack = stack.tb_next  # our own frames explain nothing
-        lines = traceback.format_exception(type(error), error, stack or error.__traceback__)
-        text = shortened("".join(lines))
+        text = traceback_of(error, stack=stack)
         said = self._capture.take() or ("", "", ())
         try:
+            isinstance(error, NotSendable)  # raises if `__class__` does: the parent would fail
             packed = pack_value((error, text, *said))
             unpack(packed.data, packed.buffers)  # some can be pickled, and not made again
-        except Exception as why:  # noqa: BLE001 - user code may raise anything
+        except BaseException as why:  # noqa: BLE001 - user code may raise anything
             said_of_it = f"it cannot be sent to another process: {text_of(why)}"
             msg = f"{kind_and_text(error)} ({said_of_it})"
             packed = pack_value((NotSendable(msg), text, *said))
@@ -204,7 +203,7 @@ def _exit_with(error: BaseException) -> NoReturn:
     if isinstance(error, SystemExit):
         code = error.code
     if not isinstance(error, SystemExit) or isinstance(code, str):
-        text = code if isinstance(code, str) else "".join(traceback.format_exception(error))
+        text = code if isinstance(code, str) else traceback_of(error)
         with contextlib.suppress(OSError):
             os.write(2, f"{text.rstrip()}\n".encode(errors="backslashreplace"))
     os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
