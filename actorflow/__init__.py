@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # as in typing, which takes longer to import than everyth
 if TYPE_CHECKING:
     from typing import Any
 
+    from actorflow.api.web_app import web_app
     from actorflow.application import Engine
     from actorflow.engine.commit.outcomes import Delivery
     from actorflow.engine.encryption import Encrypted, WrongKey
@@ -234,6 +235,7 @@ __all__ = [
     "task",
     "trace",
     "unstash_all",
+    "web_app",
     "whereis",
     "workflow",
 ]
@@ -362,6 +364,7 @@ _HOMES = {
     "stash": "actorflow.runtime.actor.actor",
     "task": "actorflow.workflows.task",
     "unstash_all": "actorflow.runtime.actor.actor",
+    "web_app": "actorflow.api.web_app",
     "whereis": "actorflow.runtime.registry",
     "workflow": "actorflow.workflows.workflow",
 }

@@ -29,6 +29,7 @@ MODULES = {
     "actorflow.testing.simulation": "`from actorflow.testing.simulation import ...`",
 }
 GROUPS = {
+    "actorflow.api": "Engines",
     "actorflow.application": "Engines",
     "actorflow.engine": "Engines",
     "actorflow.workflows": "Workflows",

@@ -15,9 +15,7 @@ from PIL import Image
 
 import actorflow as af
 from actorflow.api.cli.demo import DemoOrder, demo_workers, furnish
-from actorflow.api.pages.app import web_app
 from actorflow.api.pages.links import link
-from actorflow.api.pages.security import Rights
 from actorflow.api.verbs.table import Verbs
 from tests.api.browser import Browser, until
 from tests.api.chromium import DESKTOP, PHONE, Scheme, Window, chromium
@@ -53,7 +51,7 @@ def main(folder: Path = FOLDER) -> None:
         af.Engine(":memory:") as engine,
         furnish(engine),
         demo_workers(),
-        Browser.of(web_app(engine, lambda _request: Rights.WRITE)) as server,
+        Browser.of(af.web_app(engine, lambda _request: "write")) as server,
         chromium(Path(profile)) as browser,
         browser.window(server.base) as window,
     ):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from fastapi import FastAPI
@@ -14,8 +15,8 @@ import actorflow as af
 from actorflow.api.cli.connect import reach
 from actorflow.api.pages.actions import ACTIONS
 from actorflow.api.pages.app import PAGES as ALL_PAGES
-from actorflow.api.pages.app import store_app, web_app
-from actorflow.api.pages.security import COOKIE, Rights
+from actorflow.api.pages.app import store_app
+from actorflow.api.pages.security import COOKIE
 from actorflow.engine.errors import ExecutionEnded
 from tests.api.browser import Browser
 from tests.api.ledger import PATIENCE, Ledger
@@ -46,7 +47,7 @@ def engine() -> Iterator[af.Engine]:
 
 @pytest.fixture
 def browser(engine: af.Engine) -> Iterator[Browser]:
-    with Browser.of(web_app(engine, lambda _request: Rights.WRITE)) as browser:
+    with Browser.of(af.web_app(engine, lambda _request: "write")) as browser:
         yield browser
 
 
@@ -142,16 +143,37 @@ def test_a_form_that_makes_no_sense_is_explained(
     assert 'role="alert"' in answer.text
 
 
-@pytest.mark.parametrize("rights", [Rights.NONE, Rights.READ])
-def test_nothing_changes_without_the_right_to_write(engine: af.Engine, rights: Rights) -> None:
-    with Browser.of(web_app(engine, lambda _request: rights)) as browser:
+@pytest.mark.parametrize("rights", ["none", "read", None])
+def test_nothing_changes_without_the_right_to_write(
+    engine: af.Engine, rights: Literal["none", "read"] | None
+) -> None:
+    may_read = rights == "read"
+    with Browser.of(af.web_app(engine, lambda _request: rights)) as browser:
         for name in ACTIONS:
             answer = browser.post(f"/{name}", {"id": "order-1", "task": "t", "letter": "1"})
             assert answer.status == 403, name
-        assert browser.first_event("/live/executions").status == (200 if rights else 403)
+        assert browser.first_event("/live/executions").status == (200 if may_read else 403)
         assert "Actions" not in browser.get("/execution?id=order-1").text
-        assert browser.get("/").status == (200 if rights else 403)
+        assert browser.get("/").status == (200 if may_read else 403)
     assert engine.execution("order-1").status == "active"
+
+
+async def late(_request: Any) -> str:
+    return "write"
+
+
+@pytest.mark.parametrize("access", [late, "write"])
+def test_access_is_a_function_that_returns_at_once(engine: af.Engine, access: Any) -> None:
+    with pytest.raises(af.BadOption, match="must be a function without async"):
+        af.web_app(engine, access)
+
+
+def test_without_the_extra_the_dashboard_names_it(
+    engine: af.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "actorflow.api.pages.app", None)
+    with pytest.raises(ImportError, match=r"the dashboard needs .*: pip install .*\[web\]"):
+        af.web_app(engine)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +231,7 @@ def test_static_files_stay_in_their_folder(browser: Browser, path: str) -> None:
 
 def test_the_dashboard_can_be_mounted(engine: af.Engine) -> None:
     site = FastAPI()
-    site.mount("/actorflow", web_app(engine))
+    site.mount("/actorflow", af.web_app(engine))
     with Browser.of(site) as browser:
         assert "order-1" in browser.get("/actorflow/executions").text
         assert browser.get("/actorflow/static/style.css").status == 200

@@ -10,9 +10,9 @@ import pytest
 
 import actorflow as af
 from actorflow.api.pages.actions import ACTIONS
-from actorflow.api.pages.app import PAGES, store_app, web_app
+from actorflow.api.pages.app import PAGES, store_app
 from actorflow.api.pages.links import link
-from actorflow.api.pages.security import COOKIE, Rights, TokenAccess
+from actorflow.api.pages.security import COOKIE, TokenAccess
 from actorflow.api.verbs.table import Verbs
 from tests.api.browser import Browser, until
 from tests.api.chromium import chromium
@@ -131,7 +131,7 @@ class Elements(HTMLParser):
 
 
 def test_nasty_texts_are_only_texts(engine: af.Engine) -> None:
-    with Browser.of(web_app(engine, lambda _request: Rights.WRITE)) as browser:
+    with Browser.of(af.web_app(engine, lambda _request: "write")) as browser:
         for path in paths(engine):
             answer = browser.get(f"/{path}")
             assert answer.status in (200, 404, 422), path
@@ -145,7 +145,7 @@ def test_nasty_texts_are_only_texts(engine: af.Engine) -> None:
 def test_nasty_texts_run_nothing_in_a_browser(engine: af.Engine, tmp_path: Path) -> None:
     with (
         chromium(tmp_path / "profile") as browser,
-        Browser.of(web_app(engine, lambda _request: Rights.WRITE)) as server,
+        Browser.of(af.web_app(engine, lambda _request: "write")) as server,
         browser.window(server.base) as window,
     ):
         for path in ("", "executions", "dead", "tasks", "tree", link("execution", id=NASTY)):
@@ -172,7 +172,7 @@ def test_nasty_texts_run_nothing_in_a_browser(engine: af.Engine, tmp_path: Path)
 def test_only_pages_and_static_files_are_served(path: str) -> None:
     with (
         af.Engine(":memory:") as engine,
-        Browser.of(web_app(engine, lambda _request: Rights.WRITE)) as browser,
+        Browser.of(af.web_app(engine, lambda _request: "write")) as browser,
     ):
         answer = browser.get(f"/{path}")
         assert answer.status in (400, 403, 404, 405), answer

@@ -8,9 +8,7 @@ import pytest
 
 import actorflow as af
 from actorflow.api.cli.demo import DemoOrder, DemoRefund, furnish
-from actorflow.api.pages.app import web_app
 from actorflow.api.pages.links import link
-from actorflow.api.pages.security import Rights
 from actorflow.api.verbs.table import Verbs
 from tests.api.browser import Browser, until
 from tests.api.chromium import DESKTOP, PHONE, Chromium, Scheme, Window, chromium
@@ -71,7 +69,7 @@ def shipping(engine: af.Engine) -> str:
 
 @pytest.fixture
 def server(engine: af.Engine) -> Iterator[Browser]:
-    with Browser.of(web_app(engine, lambda _request: Rights.WRITE)) as server:
+    with Browser.of(af.web_app(engine, lambda _request: "write")) as server:
         yield server
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
@@ -28,10 +27,8 @@ from actorflow.api.pages.security import (
     HeadersGuard,
     Rights,
     TokenAccess,
-    read_only_here,
     same_site,
 )
-from actorflow.api.verbs.table import Verbs
 from actorflow.engine.errors import UnknownExecution
 from actorflow.runtime.errors import UnknownWorker, text_of
 
@@ -39,12 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractContextManager
 
-    from actorflow.engine.engine import BareEngine
-
     Reach = Callable[..., AbstractContextManager[Any]]
-    Access = Callable[[Request], Rights]
+    Access = Callable[[Request], Any]
 
-__all__ = ["create_pages", "store_app", "web_app"]
+__all__ = ["create_pages", "store_app"]
 
 _HERE = Path(__file__).parent
 _LONGEST_FORM = 1 << 20
@@ -88,16 +83,6 @@ PAGES: dict[str, Callable[[Look], dict[str, Any]]] = {
 
 _STILL = ("bulk",)
 """Pages that do not update themselves."""
-
-
-def web_app(engine: BareEngine, access: Access | None = None) -> FastAPI:
-    """Return the dashboard of an engine in this process, to mount on an application.
-
-    `access(request)` returns the `Rights` of a request. Without it, programs of this machine may
-    read, and nobody may act.
-    """
-    verbs = Verbs(engine)
-    return create_pages(lambda **_: nullcontext(verbs), access or read_only_here)
 
 
 def store_app(reach: Reach, *, token: str | None = None, write: bool = False) -> FastAPI:

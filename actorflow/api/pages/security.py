@@ -40,11 +40,22 @@ _HEADERS = {
 
 
 class Rights(IntEnum):
-    """The rights of a request."""
+    """The rights of a request.
+
+    >>> Rights("write"), Rights(None)
+    (<Rights.WRITE: 2>, <Rights.NONE: 0>)
+    """
 
     NONE = 0
     READ = 1
     WRITE = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> Rights | None:
+        """Return the rights with a name, and none for `None`: what functions of users return."""
+        if value is None:
+            return cls.NONE
+        return cls.__members__.get(value.upper()) if isinstance(value, str) else None
 
 
 class TokenAccess:
