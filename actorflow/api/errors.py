@@ -8,6 +8,7 @@ from actorflow.behaviours.errors import kind_of
 from actorflow.engine import errors as engine_errors
 from actorflow.engine.errors import (
     EngineClosed,
+    ExecutionActive,
     ExecutionEnded,
     ExecutionFailed,
     KindMismatch,
@@ -45,6 +46,7 @@ _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (UnknownExecution, 404),
     (UnknownKind, 404),
     (KindMismatch, 409),
+    (ExecutionActive, 409),
     (ExecutionEnded, 409),
     (ExecutionFailed, 409),
     (StoreBusy, 409),
@@ -65,6 +67,7 @@ NOT_FOUND = (UnknownExecution, UnknownKind, UnknownLetter, NoStore)
 """Errors that say that something does not exist; exit code 3."""
 REFUSED = (
     KindMismatch,
+    ExecutionActive,
     ExecutionEnded,
     StoreBusy,
     StoreConflict,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from actorflow.runtime.errors import ActorflowError, text_of
+from actorflow.runtime.errors import ActorflowError, BadOption, text_of
 
 __all__ = [
     "BadId",
     "Cancelled",
     "CodeElsewhere",
     "EngineClosed",
+    "ExecutionActive",
     "ExecutionCancelled",
     "ExecutionEnded",
     "ExecutionExists",
@@ -103,6 +104,10 @@ class ExecutionCancelled(ActorflowError, Cancelled):
 
 class ExecutionEnded(ActorflowError):
     """The execution has ended, so what arrived after was not processed."""
+
+
+class ExecutionActive(BadOption):
+    """The execution cannot be deleted, because it or one of its children has not ended."""
 
 
 class ExecutionExists(ActorflowError):

@@ -221,6 +221,16 @@ def test_cancel_retry_and_purge(store: Path) -> None:
     run("show", store, "order-1", code=3)
 
 
+def test_what_has_ended_is_deleted(store: Path) -> None:
+    assert "cancel or kill it first" in run("delete", store, "order-1", code=4)
+    run("cancel", store, "order-1")
+    assert run("delete", store, "order-1") == "deleted\n"
+    assert "no execution 'order-1'" in run("delete", store, "order-1", code=3)
+    run("kill", store, "order-2")
+    assert "1 execution of 1: delete" in run("bulk", store, "delete", "--yes")
+    assert json.loads(run("ps", store, "--json")) == []
+
+
 def test_single_letters_are_retried(store: Path) -> None:
     (letter,) = json.loads(run("dead", store, "--json"))
     missing = run("retry", store, "--letter", 987_654, code=3)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import actorflow as af
 from actorflow.api.errors import ControlError
 from actorflow.api.http import guards
 from actorflow.engine.errors import (
+    ExecutionActive,
     ExecutionEnded,
     KindMismatch,
     NotStorable,
@@ -22,7 +24,6 @@ from actorflow.runtime.errors import BadOption
 from tests.api.ledger import PATIENCE
 
 if TYPE_CHECKING:
-    import actorflow as af
     from actorflow.api.client import Client
 
 SLASHED = "orders/2026/é?#7"
@@ -122,6 +123,62 @@ def test_purge_forgets_what_has_ended(engine: af.Engine, client: Client) -> None
     assert client.purge(days=0) == {"purged": 1}
     with pytest.raises(UnknownExecution):
         client.execution("a")
+
+
+def test_delete_takes_what_has_ended_with_its_children(engine: af.Engine, client: Client) -> None:
+    client.start("ledger", id="a")
+    with pytest.raises(ExecutionActive, match="cancel or kill it first"):
+        client.delete("a")
+    client.cancel("a")
+    assert client.delete("a") == {"execution": "a", "deleted": True}
+    with pytest.raises(UnknownExecution):
+        client.delete("a")
+    assert client.start("ledger", id="a") == {"execution": "a"}
+
+
+def test_bulk_deletes_what_has_ended_and_leaves_the_rest(engine: af.Engine, client: Client) -> None:
+    for name in ("a", "b", "c"):
+        client.start("ledger", id=name)
+    client.cancel("a")
+    client.cancel("b")
+    found = client.bulk("delete", kind="ledger", expected=2)
+    assert (found["chosen"], found["done"], found["failed"]) == (2, 2, 0)
+    assert [row["id"] for row in client.executions()["executions"]] == ["c"]
+    entry = client.audit_log(limit=1)["entries"][0]
+    assert (entry["verb"], '"delete"' in entry["parameters"]) == ("bulk", True)
+
+
+class Keeping(af.Workflow[str]):
+    """Keeps what is sent to it until it is told to go on."""
+
+    def handle(self) -> str:
+        """Wait for one event after the other."""
+        self.wait("go")
+        paid = self.wait("paid", seconds=0)
+        return "unpaid" if paid is None else f"paid {paid.data}"
+
+
+def test_a_kept_event_is_discarded_by_its_id_or_number(engine: af.Engine, client: Client) -> None:
+    order = engine.start(Keeping(), id="o-1")
+    order.send("paid", id="p-1", amount=1)
+    order.send("paid", id="7", amount=2)
+    order.send("paid", amount=3)
+    while len(order.query().kept_events) < 3:
+        pass
+    last = order.query().kept_events[-1].number
+    assert client.discard("o-1", "p-1") == {"execution": "o-1"}
+    client.discard("o-1", "7")
+    client.discard("o-1", str(last))
+    with pytest.raises(af.BadOption, match="keeps no event 'p-1'"):
+        client.discard("o-1", "p-1")
+    order.send("go")
+    assert order.result(timeout=PATIENCE) == "unpaid"
+
+
+def test_only_a_workflow_keeps_events(engine: af.Engine, client: Client) -> None:
+    client.start("ledger", id="a")
+    with pytest.raises(KindMismatch, match="only a workflow can do that"):
+        client.discard("a", 1)
 
 
 def test_a_flow_is_launched_signalled_and_cancelled(engine: af.Engine, client: Client) -> None:

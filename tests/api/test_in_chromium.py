@@ -216,6 +216,20 @@ def test_an_execution_is_ended(engine: af.Engine, window: Window, button: str, s
     assert engine.execution(id).status == status
 
 
+def test_an_event_is_discarded_and_an_execution_deleted(engine: af.Engine, window: Window) -> None:
+    order = engine.start(DemoOrder("order-43"), id="order-43")
+    order.send("address", city="Rome")
+    window.open("execution?id=order-43")
+    window.shows("Kept for a later wait")
+    window.press("Discard")
+    assert window.note() == "discarded: no wait gets it any more"
+    until(lambda: not order.query().kept_events)
+    window.press("Kill it")
+    window.press("Delete it, with its children and history")
+    assert window.note() == "order-43 was deleted"
+    assert not any(each.id == "order-43" for each in engine.executions())
+
+
 def test_many_executions_are_counted_before_they_are_cancelled(
     engine: af.Engine, window: Window
 ) -> None:

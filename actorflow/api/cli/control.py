@@ -73,7 +73,7 @@ def _text(file: Path) -> str:
 def bulk(
     store: StoreName,
     action: Annotated[
-        str, typer.Argument(metavar="ACTION", help="cancel, kill, pause, resume or retry.")
+        str, typer.Argument(metavar="ACTION", help="cancel, kill, pause, resume, retry or delete.")
     ],
     *,
     status: Annotated[Status | None, typer.Option(help="Only executions with this status.")] = None,
@@ -160,6 +160,8 @@ COMMANDS = {
     "resume": lambda: verb_command("resume", _says("resumed")),
     "rewind": lambda: verb_command("rewind", _says("rewound")),
     "fork": lambda: verb_command("fork", _print_id),
+    "discard": lambda: verb_command("discard", _says("discarded")),
+    "delete": lambda: verb_command("delete", _says("deleted")),
     "retry": lambda: verb_command("retry", _retried),
     "bury": lambda: verb_command(
         "bury",

@@ -168,6 +168,16 @@ COMMANDS = {
         "control",
         "Delete dead letters: those named, those of an execution, or all.",
     ),
+    "discard": Entry(
+        _ACT,
+        "control",
+        "Forget an event that a workflow keeps: no wait gets it any more.",
+    ),
+    "delete": Entry(
+        _ACT,
+        "control",
+        "Delete an execution that has ended, with its children and their history.",
+    ),
     "bulk": Entry(
         _ACT,
         "control",

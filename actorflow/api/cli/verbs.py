@@ -81,7 +81,8 @@ def _plain_type(annotation: Any) -> tuple[Any, list[Meta]]:
             annotation, *rest = get_args(annotation)
             found += [each for each in rest if isinstance(each, Meta)]
         elif origin in (Union, UnionType):
-            (annotation,) = (each for each in get_args(annotation) if each is not NoneType)
+            # Of several types the first: text, which a command line has anyway.
+            annotation = next(each for each in get_args(annotation) if each is not NoneType)
         else:
             return annotation, found
 

@@ -79,6 +79,16 @@ def _retry_step(verbs: Any, form: Form) -> tuple[str, str]:
     return _execution(form, f"step {form['step']} will be tried again")
 
 
+def _discard(verbs: Any, form: Form) -> tuple[str, str]:
+    verbs.discard(form["id"], whole(form["event"]))
+    return _execution(form, "discarded: no wait gets it any more")
+
+
+def _delete(verbs: Any, form: Form) -> tuple[str, str]:
+    verbs.delete(form["id"])
+    return "executions", f"{form['id']} was deleted"
+
+
 def _letters(form: Form) -> list[int] | None:
     return [whole(each) for each in form.every("letter")] or None
 
@@ -149,6 +159,8 @@ ACTIONS: dict[str, Callable[[Any, Form], tuple[str, str]]] = {
     "rewind": _rewind,
     "fork": _fork,
     "retry-step": _retry_step,
+    "discard": _discard,
+    "delete": _delete,
     "retry": _retry,
     "purge": _purge,
     "return-task": _return_task,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.engine import BareEngine
     from actorflow.engine.schedules import Schedule
+    from actorflow.workflows.service.handle import WorkflowHandle
 
 __all__: list[str] = []
 
@@ -65,6 +66,9 @@ EventName = Annotated[
 OfKind = Annotated[
     str, Meta(description="Create the execution, of this kind, if it does not exist.")
 ]
+Kept = Annotated[
+    str | int, Meta(description="The id with which it was sent, or its number among the events.")
+]
 Key = Annotated[str, Meta(description="Only the first message with the same key counts.")]
 TaskId = Annotated[str, Meta(description="The id of a task.")]
 Why = Annotated[str, Meta(description="Why it failed.")]
@@ -77,7 +81,7 @@ Letters = Annotated[
 ScheduleName = Annotated[str, Meta(description="The name of a schedule.")]
 Text = Annotated[str, Meta(description="Only executions whose id or error contains this text.")]
 Expected = Annotated[int, Meta(ge=0, description="How many there were when they were counted.")]
-Action = Literal["cancel", "kill", "pause", "resume", "retry"]
+Action = Literal["cancel", "kill", "pause", "resume", "retry", "delete"]
 
 _BULK = 100_000  # executions that one bulk action reaches, at most
 _SHOWN = 20  # errors that a bulk action reports
@@ -264,12 +268,19 @@ def fork(
     id: NewId | None = None,  # noqa: A002
 ) -> dict[str, Any]:
     """Start another workflow with the past of this one before a step."""
-    handle = handle_of(engine, execution)
-    if handle is None:
-        _require_workflow(engine, execution)
-        msg = f"only a live engine that has the code of {execution!r} can fork it"
-        raise ControlUnreachable(msg)
+    handle = _live_handle(engine, execution, "fork it")
     return {"execution": _with_step(handle.fork, step, id=id).id}
+
+
+@verb(Access.WRITE, audited=True)
+def discard(engine: BareEngine, execution: ExecutionId, event: Kept) -> dict[str, Any]:
+    """Forget an event that a workflow keeps: no wait gets it any more."""
+    handle = _live_handle(engine, execution, "discard its events")
+    ids = [each.id for each in handle.query().kept_events]
+    if isinstance(event, str) and event.isdecimal() and event not in ids:
+        event = int(event)
+    _with_step(handle.discard, event)
+    return {"execution": execution}
 
 
 @verb(Access.WRITE, audited=True)
@@ -299,6 +310,13 @@ def bury(
 ) -> dict[str, Any]:
     """Delete dead letters: those named, those of an execution, or all."""
     return {"purged": _move(engine, execution, letters, lambda box, some: box.purge(*some))}
+
+
+@verb(Access.WRITE, audited=True)
+def delete(engine: BareEngine, execution: ExecutionId) -> dict[str, Any]:
+    """Delete an execution that has ended, with its children and their history."""
+    engine.parts.row(check_id(execution, "an execution"))
+    return {"execution": execution, "deleted": engine.upkeep.delete(execution)}
 
 
 @verb(Access.WRITE, audited=True)
@@ -353,7 +371,16 @@ def _schedule(engine: BareEngine, name: str) -> Schedule:
         raise UnknownExecution(str(error.args[0])) from None
 
 
-_SINGLE: dict[str, Callable[..., Any]] = {"pause": pause, "resume": resume, "retry": retry}
+def _delete(engine: BareEngine, execution: str) -> None:
+    engine.upkeep.delete(execution)  # which may have gone with its parent
+
+
+_SINGLE: dict[str, Callable[..., Any]] = {
+    "pause": pause,
+    "resume": resume,
+    "retry": retry,
+    "delete": _delete,
+}
 
 
 @verb(Access.WRITE, audited=True)
@@ -372,7 +399,8 @@ def bulk(
 ) -> dict[str, Any]:
     """Do something with all executions that filters choose; `count` says how many these are.
 
-    With `expected`, nothing is done if there are more by now.
+    "delete" takes those that have ended, "retry" all, other actions those that have not ended. With
+    `expected`, nothing is done if there are more by now.
     """
     found = matching(
         engine,
@@ -387,7 +415,7 @@ def bulk(
     chosen = {
         row.id: row.kind
         for row in islice(found, _BULK)
-        if action == "retry" or row.status not in ENDED
+        if action == "retry" or (row.status in ENDED) is (action == "delete")
     }
     if expected is not None and len(chosen) > expected:
         msg = f"there are {len(chosen):,} by now, not {expected:,}: count again, then repeat"
@@ -395,7 +423,7 @@ def bulk(
     failed: list[str] = []
     together = []
     for execution, of in chosen.items():
-        if action in _SINGLE and (action == "retry" or of not in engine.parts.kinds):
+        if action in ("retry", "delete") or (action in _SINGLE and of not in engine.parts.kinds):
             try:
                 _SINGLE[action](engine, execution)
             except ActorflowError as error:
@@ -424,6 +452,15 @@ def _controlled(
         do = getattr(handle, verb)
         do() if step is None else _with_step(do, step)
     return {"execution": execution}
+
+
+def _live_handle(engine: BareEngine, execution: str, what: str) -> WorkflowHandle[Any]:
+    handle = handle_of(engine, execution)
+    if handle is None:
+        _require_workflow(engine, execution)
+        msg = f"only a live engine that has the code of {execution!r} can {what}"
+        raise ControlUnreachable(msg)
+    return handle
 
 
 def _with_step(do: Callable[..., Any], step: Any, **options: Any) -> Any:

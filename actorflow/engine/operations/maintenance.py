@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from actorflow.behaviours.arguments import number
-from actorflow.engine.errors import WaitTimeout
+from actorflow.engine.errors import ExecutionActive, WaitTimeout
 from actorflow.engine.ids import check_id
 from actorflow.engine.kind import ENDED
 from actorflow.runtime.errors import BadOption
@@ -158,7 +158,7 @@ class Upkeep:
         there.
 
         Raises:
-            BadOption: it has not ended, or one of its children has not.
+            ExecutionActive: it has not ended, or one of its children has not.
             WaitTimeout: its last messages are not processed in time.
 
         """
@@ -172,7 +172,7 @@ class Upkeep:
                 if each != execution:
                     what += f", which {execution!r} has started,"
                 msg = f"{what} has not ended ({row.status}): cancel or kill it first"
-                raise BadOption(msg)
+                raise ExecutionActive(msg)
         return self._retention.delete(family, self._evict) > 0
 
     def family(self, execution: str) -> list[str]:

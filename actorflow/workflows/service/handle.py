@@ -518,7 +518,7 @@ class WorkflowHandle(Generic[R_co]):
         After that, its id can be used again. Return whether it was there.
 
         Raises:
-            BadOption: it has not ended, or one of its sub-workflows has not.
+            ExecutionActive: it has not ended, or one of its sub-workflows has not.
 
         """
         return self._engine.upkeep.delete(self.id)

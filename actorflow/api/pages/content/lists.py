@@ -34,6 +34,7 @@ BULK = {
     "pause": "Pause",
     "resume": "Resume",
     "retry": "Retry the dead letters of",
+    "delete": "Delete",
 }
 """Actions on many executions at once."""
 
@@ -86,6 +87,7 @@ def bulk(look: Look) -> dict[str, Any]:
         "what": BULK[action],
         "filters": filters,
         "given": given,
+        "left_out": "have not ended" if action == "delete" else "have ended",
         "fields": [("action", action), ("expected", count["count"]), *given.items()],
         "count": count["count"],
         "more": count["more"],
