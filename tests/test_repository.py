@@ -305,67 +305,25 @@ def test_the_example_runs(example: Path, tmp_path: Path) -> None:
     assert_succeeds(python(example, cwd=tmp_path))
 
 
-# Pages whose blocks build on each other. On all other pages each block is a program.
-CONTINUED = {
-    f"docs/{page}.md"
-    for page in (
-        "cluster/simulation",
-        "custom-behaviour",
-        "encryption",
-        "flows/first-flow",
-        "flows/procedures",
-        "flows/taskers",
-        "kinds",
-        "observability",
-        "operating",
-        "pair",
-        "plans/first-plan",
-        "plans/seeing",
-        "plans/skipping",
-        "processes",
-        "stores",
-        "supervision",
-        "workflows/cancelling",
-        "workflows/changing-code",
-        "workflows/durable-objects",
-        "workflows/events",
-        "workflows/first-workflow",
-        "workflows/flow-control",
-        "workflows/human-tasks",
-        "workflows/inbox",
-        "workflows/long-lived",
-        "workflows/other-languages",
-        "workflows/retries",
-    )
-}
+SNIPPETS = [each for page in PAGES for each in snippets(page)]
+PROGRAMS = [each for each in SNIPPETS if each.runs]
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=name)
-def test_the_snippets_of_the_page_run(page: Path, tmp_path: Path) -> None:
-    alone = [] if name(page) in CONTINUED else ["--alone"]
-    assert_succeeds(python("-m", "tests.snippets", *alone, page, cwd=tmp_path))
+def place(snippet: Snippet) -> str:
+    return f"{name(snippet.page)}:{snippet.line}"
 
 
-def test_the_pages_whose_blocks_build_on_each_other_exist() -> None:
-    assert [page for page in CONTINUED if not (ROOT / page).exists()] == []
-
-
-def test_a_block_that_needs_another_one_is_no_program(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text(PAGE.format(last=""))
-    done = python("-m", "tests.snippets", "--alone", "page.md", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "NameError: name 'seen' is not defined" in done.stderr
-
-
-PROGRAMS = list(snippets(ROOT / "README.md"))
-
-
-@pytest.mark.parametrize("snippet", PROGRAMS, ids=lambda each: f"line {each.line}")
-def test_each_snippet_of_the_readme_is_a_program(snippet: Snippet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("snippet", PROGRAMS, ids=place)
+def test_each_snippet_is_a_program(snippet: Snippet, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(snippet.source, encoding="utf-8")
     done = python("program.py", cwd=tmp_path)
     assert_succeeds(done)
-    assert done.stdout
+    assert done.stdout or snippet.page.name != "README.md", "a program of the README shows nothing"
+
+
+def test_the_other_snippets_are_python() -> None:
+    for snippet in SNIPPETS:
+        snippet.compile()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -379,13 +337,13 @@ PAGE = """\
 # A page
 
 ```python
-seen = ["first"]
+first = 1
 ```
 
 - in a list:
 
   ```python
-  seen.append("second")
+  1 / 0
   ```
 
 ```text
@@ -393,31 +351,23 @@ not python at all
 ```
 
 ```python no-run
-seen.append(await from_a_server())
-```
-
-```python
-import asyncio
-seen.append(await asyncio.sleep(0, "third"))
-print(seen)
-{last}
+await something()
 ```
 """
 
 
-def test_snippets_run_in_order_in_one_namespace(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text(PAGE.format(last=""))
-    done = python("-m", "tests.snippets", "page.md", cwd=tmp_path)
-    assert_succeeds(done)
-    assert done.stdout == "['first', 'second', 'third']\n"
-
-
-def test_a_failing_snippet_is_found_by_page_and_line(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text(PAGE.format(last="1 / 0"))
-    done = python("-m", "tests.snippets", "page.md", cwd=tmp_path)
-    assert done.returncode == 1
-    assert 'page.md", line 25, in <module>' in done.stderr
-    assert "ZeroDivisionError" in done.stderr
+def test_the_snippets_of_a_page_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    found = list(snippets(page))
+    assert [(each.line, each.source, each.runs) for each in found] == [
+        (4, "first = 1\n", True),
+        (10, "1 / 0\n", True),
+        (18, "await something()\n", False),
+    ]
+    with pytest.raises(ZeroDivisionError) as caught:
+        exec(found[1].compile(), {})  # noqa: S102 - ours
+    assert (caught.traceback[-1].path, caught.traceback[-1].lineno) == (page, 9)
 
 
 @pytest.mark.parametrize(

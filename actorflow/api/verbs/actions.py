@@ -399,7 +399,7 @@ def bulk(
 ) -> dict[str, Any]:
     """Do something with all executions that filters choose; `count` says how many these are.
 
-    "delete" takes those that have ended, "retry" all, other actions those that have not ended. With
+    "delete" takes those that have ended, "retry" all executions, the others running ones. With
     `expected`, nothing is done if there are more by now.
     """
     found = matching(
