@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import re
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -455,9 +456,17 @@ def main() -> None:
         "",
         "Three commands to try next:",
         f"  {installation()}",
-        "  actorflow web --demo",
-        "  actorflow new demo && cd demo && make test",
+        f"  {command()} web --demo",
+        f"  {command()} new demo && cd demo && make test",
     )
+
+
+def command() -> str:
+    """Return how a shell finds the command of this environment, which may not be active."""
+    path = Path(sys.executable).with_name("actorflow")
+    if shutil.which("actorflow") == str(path):
+        return path.name
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def installation() -> str:

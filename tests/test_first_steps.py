@@ -97,6 +97,12 @@ def test_top_shows_a_demonstration(stranger: Stranger) -> None:
     stranger.actorflow("top", "--demo", "--seconds", "1")
 
 
+def test_the_hint_of_an_error_installs_from_where_the_wheel_came(stranger: Stranger) -> None:
+    code = "from actorflow.runtime.errors import install_hint; print(install_hint('web'))"
+    hint = stranger.run(str(stranger.python), "-c", code)
+    assert re.fullmatch(r"pip install '/\S+\.whl\[web\]'\n", hint)
+
+
 @pytest.fixture
 def dashboard(stranger: Stranger) -> Iterator[tuple[subprocess.Popen[str], str]]:
     with stranger.start("web", "--demo", "--port", "0") as process:
@@ -128,6 +134,7 @@ def test_a_fresh_clone_runs_the_tour_with_what_make_installs(tmp_path: Path) -> 
     stranger.run("git", "clone", "--quiet", str(ROOT), str(clone))
     printed = stranger.run("make", "run", folder="clone")
     assert "Three commands to try next" in printed
+    assert "  .venv/bin/actorflow web --demo" in printed
     assert "not installed" in stranger.run(
         str(clone / ".venv/bin/python"), "-c", "import typer", code=1
     ).replace("No module named", "not installed")

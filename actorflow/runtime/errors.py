@@ -226,13 +226,15 @@ def refuse_unhashable(given: object, what: str) -> None:
 
 
 def install_hint(extra: str) -> str:
-    """Return the command that installs an extra: of this checkout, or of the released package."""
-    from pathlib import Path  # noqa: PLC0415 - keeps the import light
+    """Return the command that installs an extra: from where this package was installed."""
+    from actorflow.runtime.installation import checkout, installed_from  # noqa: PLC0415 - slow
 
-    checkout = Path(__file__).parents[2]
-    if (checkout / "pyproject.toml").exists():
-        return f"pip install -e '{checkout}[{extra}]'"
-    return f"pip install 'actorflow[{extra}]'"
+    source = installed_from()
+    if source is None:
+        return f"pip install 'actorflow[{extra}]'"
+    if "://" in source:
+        return f"pip install 'actorflow[{extra}] @ {source}'"
+    return f"pip install {'' if checkout() is None else '-e '}'{source}[{extra}]'"
 
 
 def near(given: object, known: Iterable[object]) -> str:

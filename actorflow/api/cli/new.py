@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import unquote, urlsplit
 
 import typer
 
 from actorflow.api.cli.output import say
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.installation import installed_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +38,11 @@ def new(
     if folder.exists():
         msg = f"{folder} exists already: choose another name, or remove it first"
         raise BadOption(msg)
-    words = {"NAME": folder.name, "INTERPRETER": sys.executable, "SOURCE": _source()}
+    words = {
+        "NAME": folder.name,
+        "INTERPRETER": sys.executable,
+        "SOURCE": installed_from() or "actorflow",
+    }
     for path, text in _starter(files("actorflow.api").joinpath("starter")):
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -61,18 +63,6 @@ def _starter(folder: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
 
 def _filled(text: str, words: dict[str, str]) -> str:
     return re.sub(r"\b(NAME|INTERPRETER|SOURCE)\b", lambda found: words[found[1]], text)
-
-
-def _source() -> str:
-    """Return what pip installs this actorflow from: a checkout, or the name of the package."""
-    try:
-        found = distribution("actorflow").read_text("direct_url.json")
-    except PackageNotFoundError:
-        return "actorflow"
-    if found is None:
-        return "actorflow"
-    url = urlsplit(json.loads(found)["url"])
-    return unquote(url.path) if url.scheme == "file" else json.loads(found)["url"]
 
 
 COMMANDS = {"new": new}

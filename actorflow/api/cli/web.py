@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -55,6 +56,8 @@ def web(
         if demo:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="actorflow-demo-"))
             store = f"{folder}/demo.db"
+            # Its failures are meant to be seen on the pages, not in the terminal.
+            logging.getLogger("actorflow").setLevel(logging.CRITICAL)
             stack.enter_context(demo_engine(store))
         where = str(store)
         if not demo:
