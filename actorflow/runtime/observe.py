@@ -1,6 +1,7 @@
 """Show the workers of this process to `actorflow top`, over a Unix socket.
 
-The figures are read on request, so observation costs nothing while no viewer is connected.
+The figures are read on request, so observation costs nothing while no viewer is connected. A
+request is a line of JSON, `{"do": "look"}` or `{"do": "pause", "worker": NAME}`; so is the answer.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from actorflow.behaviours.errors import brief
 from actorflow.runtime import registry
-from actorflow.runtime.errors import BadOption, UnknownWorker, WorkerStopped
+from actorflow.runtime.errors import ActorflowError, BadOption, UnknownWorker, WorkerStopped
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.supervision.actor import SupervisorActor
 from actorflow.runtime.supervision.tree import outline
 from actorflow.runtime.worker.ref import WorkerRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Observation", "folder", "look", "observe", "snapshot", "worker_named"]
+__all__ = ["Observation", "act", "folder", "look", "observe", "snapshot", "worker_named"]
 
 _LONGEST = 16 << 20  # bytes of one answer
+_LONGEST_REQUEST = 10_000
 _PATIENCE = 5.0  # seconds
 
 
@@ -49,7 +51,9 @@ class Observation:
                 return
             with connection, suppress(OSError):
                 connection.settimeout(_PATIENCE)
-                connection.sendall(json.dumps(snapshot()).encode())
+                with connection.makefile("rb") as lines:
+                    request = lines.readline(_LONGEST_REQUEST)
+                connection.sendall(json.dumps(_answer(request)).encode())
 
     def close(self) -> None:
         """Close the socket and remove its file. Idempotent."""
@@ -148,6 +152,26 @@ def _roots() -> list[SupervisorActor]:
     ]
 
 
+_ACTIONS: dict[str, Callable[[WorkerRef], Any]] = {
+    "pause": lambda worker: worker.pause(),
+    "resume": lambda worker: worker.resume(),
+    "retry": lambda worker: worker.dead_letters.retry(),
+}
+
+
+def _answer(request: bytes) -> dict[str, Any]:
+    """Return the answer to a request. Runs in the thread of the socket, so it must not raise."""
+    try:
+        asked = json.loads(request)
+        if asked["do"] == "look":
+            return snapshot()
+        return {"done": _ACTIONS[asked["do"]](worker_named(asked["worker"]))}
+    except ActorflowError as error:
+        return {"error": str(error)}
+    except (ValueError, TypeError, KeyError):
+        return {"error": f"{request!r:.80} is not a request: {', '.join(['look', *_ACTIONS])}"}
+
+
 def look(path: Path) -> dict[str, Any]:
     """Return the snapshot of an observed process.
 
@@ -155,9 +179,28 @@ def look(path: Path) -> dict[str, Any]:
         OSError: no process answers there.
 
     """
+    return _ask(path, {"do": "look"})
+
+
+def act(path: Path, action: str, worker: str) -> Any:
+    """Let a worker of an observed process `pause`, `resume`, or `retry` its dead letters.
+
+    Raises:
+        BadOption: the process refused it, and says why.
+        OSError: no process answers there.
+
+    """
+    answer = _ask(path, {"do": action, "worker": worker})
+    if "error" in answer:
+        raise BadOption(answer["error"])
+    return answer["done"]
+
+
+def _ask(path: Path, request: dict[str, str]) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_PATIENCE)
         connection.connect(str(path))
+        connection.sendall(json.dumps(request).encode() + b"\n")
         parts = []
         size = 0
         while part := connection.recv(65_536):
@@ -166,7 +209,11 @@ def look(path: Path) -> dict[str, Any]:
             if size > _LONGEST:
                 msg = f"{path} answers with more than {_LONGEST:,} bytes"
                 raise OSError(msg)
-    found: dict[str, Any] = json.loads(b"".join(parts))
+    try:
+        found: dict[str, Any] = json.loads(b"".join(parts))
+    except ValueError as error:
+        msg = f"{path} ended its answer too early: {error}"
+        raise OSError(msg) from error
     return found
 
 

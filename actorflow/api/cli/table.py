@@ -51,7 +51,7 @@ COMMANDS = {
     "top": Entry(
         _LOOK,
         "top",
-        "Show workers or executions live; q quits, s sorts, / filters.",
+        "Show executions, workers and supervision trees live; Enter opens a row, q quits.",
     ),
     "ps": Entry(
         _LOOK,

@@ -29,6 +29,18 @@ def test_a_shared_store_in_memory_keeps_every_promise() -> None:
     check_store(new_store, max_examples=10)
 
 
+def test_the_status_of_a_shared_store_counts_its_members_and_messages() -> None:
+    with af.Engine("memory://of-status?partitions=2") as engine:
+        engine.tasker("desk", lambda _task: af.HOLD)
+        exid = engine.launch("desk 'sign'", id="f")
+        engine.flows.wait_for(exid, "task", timeout=10)
+        found = engine.parts.store.status()  # type: ignore[attr-defined]
+    assert [len(each.partitions) for each in found.members] == [2]
+    assert found.members[0].executions == 1
+    assert [tuple(each) for each in found.tasks] == [("desk", 1)]
+    assert (found.partitions, found.unowned) == (2, ())
+
+
 def test_engines_share_a_store_by_its_name() -> None:
     with af.Engine("memory://orders?partitions=2") as one, af.Engine("memory://orders") as two:
         for engine in (one, two):

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from actorflow.cluster.membership import Membership
 from actorflow.cluster.ring import CheckIn, RingOptions, Roll, check_in
 from actorflow.engine.stores.member_store import MemberStore
+from actorflow.engine.stores.memory.status import tables_status
 from actorflow.engine.stores.memory.store import MemoryStore
 from actorflow.engine.stores.memory.tables import Tables, concerned
 from actorflow.engine.stores.protocol import StoreTraits, partition_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from actorflow.cluster.ring import View
+    from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.protocol import Change, TaskRow, Wake
 
 __all__ = ["PARTITIONS", "SharedMemory", "SharedMemoryStore", "open_shared"]
@@ -163,6 +165,15 @@ class SharedMemoryStore(MemberStore, MemoryStore):
                 if (row.worker == worker if worker is not None else row.worker is not None)
                 and (worker is not None or self._is_visible(row.execution))
             ]
+
+    def status(self) -> ClusterStatus:
+        """Return the members, their leases and partitions, and the waiting messages.
+
+        O(active executions).
+        """
+        with self._lock:
+            self._require_open()
+            return tables_status(self._tables, self._memory.roll.view(self._memory.time()))
 
     def check_in(self, request: CheckIn) -> View:
         """Pass a request to the register. For the membership."""

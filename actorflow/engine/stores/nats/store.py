@@ -13,7 +13,7 @@ import math
 import socket
 import threading
 import uuid
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,9 @@ from nats.js.errors import NoStreamResponseError
 
 from actorflow.cluster.membership import Membership
 from actorflow.cluster.ring import CheckIn, Holding, MemberEntry, RingOptions, Roll, check_in
-from actorflow.cluster.status import status_of
 from actorflow.engine.errors import OutcomeUnknown, StoreConflict, StoreRefused
 from actorflow.engine.stores.member_store import MemberStore
+from actorflow.engine.stores.memory.status import tables_status
 from actorflow.engine.stores.memory.store import MemoryStore
 from actorflow.engine.stores.memory.tables import Tables, concerned
 from actorflow.engine.stores.nats.address import NatsAddress
@@ -377,24 +377,9 @@ class NatsStore(MemberStore, MemoryStore):
         O(active executions).
         """
         now = self.time()
-        active: Counter[int] = Counter()
-        waiting: dict[int, tuple[int, float]] = {}
-        kinds: Counter[str] = Counter()
         with self._lock:
             self._require_open()
-            tables = self._tables
-            for row in tables.executions.values():
-                if row.status == "active":
-                    active[self._partition_of(row.id)] += 1
-                    kinds[row.kind] += row.id in tables.messages.of
-            for name, rows in tables.messages.of.items():
-                number = self._partition_of(name)
-                count, lag = waiting.get(number, (0, 0.0))
-                oldest = now - min(row.at for row in rows.values())
-                waiting[number] = count + len(rows), max(lag, oldest)
-            tasks = Counter(row.tasker for row in tables.tasks.rows.values())
-            view = self._roll.view(now)
-        return status_of(view, active, waiting, tasks, +kinds)
+            return tables_status(self._tables, self._roll.view(now))
 
     def check_in(self, request: CheckIn) -> View:
         """Pass a request to the register, which is part of the log. For the membership."""
