@@ -66,6 +66,18 @@ def test_nothing_needs_attention_in_an_engine_without_problems(look: Look) -> No
     assert titles(look) == []
 
 
+def test_a_burst_that_is_worked_off_is_no_growth(look: Look, clock: Clock) -> None:
+    with af.spawn(lambda _rows, _state: None, name="bursts") as bursts:
+        for burst in (300, 0, 200):
+            bursts.pause()
+            for row in range(burst):
+                bursts.push(row)
+            assert titles(look) == []
+            clock.now += 10.0
+            bursts.resume()
+            bursts.push_block("last")
+
+
 def test_a_worker_that_gets_more_than_it_can_do_is_growing(look: Look, clock: Clock) -> None:
     go_on = threading.Event()
     with af.spawn(lambda _rows, _state: go_on.wait() and None, name="slow") as slow:

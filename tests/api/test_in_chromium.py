@@ -110,6 +110,20 @@ def test_a_page_updates_itself(engine: af.Engine, window: Window) -> None:
     window.shows("newcomer-1")
 
 
+def test_a_filter_is_saved_used_and_forgotten(window: Window) -> None:
+    window.open("executions")
+    assert not window.do(lambda page: page.locator("#save-filter").is_visible())
+    window.open("executions?status=stuck&text=%3Cb%3Edeclined&after=x")
+    window.do(lambda page: page.get_by_role("button", name="Save this filter").click())
+    window.open("executions")
+    window.do(lambda page: page.get_by_role("link", name="status stuck, text <b>declined").click())
+    window.do(lambda page: page.wait_for_url("**/executions?status=stuck&text=%3Cb%3Edeclined"))
+    assert window.barriers() == []
+    window.do(lambda page: page.get_by_role("button", name="Forget the filter").click())
+    window.open("executions")
+    assert window.do(lambda page: page.locator("#saved-filters li").count()) == 0
+
+
 def test_charts_and_graphs_are_drawn(window: Window) -> None:
     window.open("overview")
     window.do(lambda page: page.locator(".plot canvas").first.wait_for())

@@ -18,6 +18,7 @@ __all__ = ["attention", "overview"]
 _FEW = 5
 _ROWS = 200
 _LATE = 5.0  # seconds after which a timer of a live engine is overdue
+_WHILE = 3.0  # seconds for which a worker must have grown
 _DEEP = 100  # messages of a growing worker that are worth a word
 _HINTS = (
     ("raises=True", "retry its step once the cause is gone, or rewind the workflow"),
@@ -130,12 +131,15 @@ def _overdue(timers: Mapping[str, Any], *, alive: bool) -> Iterator[Concern]:
 
 
 def _workers(look: Look, sample: WorkerSample) -> Iterator[Concern]:
-    old = look.samples.before(sample)
+    older = look.samples.window(sample)
+    old = older[0] if older else None
     for name, now in sample.workers.items():
         links = [Link("worker", {"name": name}, name)]
         then = None if old is None else old.workers.get(name)
         span = 0.0 if old is None else sample.at - old.at
-        if then is not None and now["held"] > max(_DEEP, then["held"]):
+        depths = [each.workers.get(name, now)["held"] for each in older] + [now["held"]]
+        grows = depths == sorted(depths) and depths[0] < depths[-1]  # a burst goes down again
+        if span >= _WHILE and grows and now["held"] > _DEEP:
             taken, done = (rate(now, then, each, span) for each in ("accepted", "processed"))
             yield Concern(
                 f"{name} is growing: {number(now['held'])} messages wait",
@@ -157,7 +161,7 @@ def _workers(look: Look, sample: WorkerSample) -> Iterator[Concern]:
         if now["dead_letters"]:
             yield Concern(
                 f"{name} has {_several(now['dead_letters'], 'dead letter')}",
-                f"{_several(now['failed'], 'message')} failed.",
+                "Their jobs have failed, and nobody tries them again.",
                 "Next: correct the cause, then retry or delete them.",
                 links,
             )

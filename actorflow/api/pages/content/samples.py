@@ -52,9 +52,13 @@ class Samples:
 
     def before(self, sample: WorkerSample) -> WorkerSample | None:
         """Return the sample from which rates are taken; `None` if all are too recent."""
-        with self._lock:
-            older = [each for each in self._samples if _APART <= sample.at - each.at <= _WINDOW]
+        older = self.window(sample)
         return older[0] if older else None
+
+    def window(self, sample: WorkerSample) -> list[WorkerSample]:
+        """Return the samples of the last seconds before one, the oldest first."""
+        with self._lock:
+            return [each for each in self._samples if _APART <= sample.at - each.at <= _WINDOW]
 
     def series(self, read: Callable[[WorkerSample], float]) -> dict[str, list[float]]:
         """Return the times of all samples, and what `read` returns for each."""

@@ -95,6 +95,60 @@ command.addEventListener("keydown", (event) => {
 });
 document.getElementById("open-palette").addEventListener("click", openPalette);
 
+// Filters that a person has saved stay in this browser.
+
+const SAVED = "actorflow-filters";
+const savedFilters = document.getElementById("saved-filters");
+const saveFilter = document.getElementById("save-filter");
+
+function readSaved() {
+  try {
+    const found = JSON.parse(localStorage.getItem(SAVED));
+    return Array.isArray(found) ? found.map(String) : [];
+  } catch {
+    return [];
+  }
+}
+
+function writeSaved(filters) {
+  localStorage.setItem(SAVED, JSON.stringify(filters));
+  listSaved();
+}
+
+function filterOf(query) {
+  return [...new URLSearchParams(query)].filter(([name, value]) => value && name !== "after" && name !== "note");
+}
+
+function listSaved() {
+  const saved = readSaved();
+  savedFilters.replaceChildren(
+    ...saved.map((query) => {
+      const text = filterOf(query).map(([name, value]) => `${name} ${value}`).join(", ");
+      const item = document.createElement("li");
+      const link = document.createElement("a");
+      link.href = `executions?${query}`;
+      link.textContent = text;
+      const forget = document.createElement("button");
+      forget.type = "button";
+      forget.textContent = "Forget";
+      forget.setAttribute("aria-label", `Forget the filter ${text}`);
+      forget.addEventListener("click", () => writeSaved(saved.filter((each) => each !== query)));
+      item.append(link, " ", forget);
+      return item;
+    }),
+  );
+  const query = new URLSearchParams(filterOf(window.location.search)).toString();
+  saveFilter.hidden = !query || saved.includes(query);
+}
+
+if (savedFilters) {
+  saveFilter.addEventListener("click", () => {
+    const query = new URLSearchParams(filterOf(window.location.search)).toString();
+    writeSaved([...readSaved(), query]);
+  });
+  listSaved();
+}
+
 // Charts: the data is an attribute of an element that updates replace; the chart stays.
 
 const plots = new Map();
