@@ -3,6 +3,9 @@
 RecursionError can strike at any call of a thread that is close to the recursion limit. A change of
 shared state that it cuts in half leaves a worker that nobody runs. So functions that change such
 state first claim the frames that they need: RecursionError comes before the change, or not at all.
+
+A thread that could do the work of another one, such as a commit or a batch, does so only if it has
+the frames for that. Else it leaves the work to the other one, which has a stack of its own.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ import sys
 from functools import partial, reduce
 from typing import Any
 
-__all__ = ["FRAMES", "require_headroom"]
+__all__ = ["FRAMES", "FRAMES_TO_HELP", "can_help_here", "require_headroom"]
 
 FRAMES = 50
 """Nested calls that the longest change of a worker's state needs, with a reserve."""
+
+FRAMES_TO_HELP = 200
+"""Nested calls that a commit or a short job may need, with a reserve."""
 
 
 def _descend(left: int) -> None:
@@ -32,5 +38,23 @@ if sys.version_info < (3, 12):
     # One limit counts calls of Python and of C functions. `isinstance` makes one nested C call for
     # each nested tuple, and so finds out in a tenth of the time.
     require_headroom = partial(isinstance, None, _nested(FRAMES))
+    _try_to_help = partial(isinstance, None, _nested(FRAMES_TO_HELP))
+
+    def can_help_here() -> bool:
+        """Return whether this thread has the frames to do the work of another one."""
+        try:
+            _try_to_help()
+        except RecursionError:
+            return False
+        return True
+
 else:
     require_headroom = partial(_descend, FRAMES)
+
+    def can_help_here() -> bool:
+        """Return whether this thread has the frames to do the work of another one."""
+        try:  # only calls of Python count, and it takes no more time than there are frames
+            sys._getframe(max(sys.getrecursionlimit() - FRAMES_TO_HELP, 0))  # noqa: SLF001 - in C
+        except ValueError:
+            return True
+        return False

@@ -63,6 +63,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.behaviours.errors import brief
 from actorflow.runtime.fork import after_fork
+from actorflow.runtime.lanes.headroom import require_headroom
 from actorflow.runtime.lanes.thread_start import AGENTS, PENDING, RETRY_EVERY, retry
 from actorflow.runtime.log import log
 
@@ -270,6 +271,7 @@ def call_together(*functions: Callable[[], object]) -> None:
 
 def hand_over_to_helper(tokens: list[Any], function: Callable[[Any], object]) -> bool:
     """Pop a token and pass it to `function` in the helper thread; return whether there was one."""
+    require_headroom()  # or the token may be popped, and not be put
     put = UNINTERRUPTIBLE.poster()
     if put is None:  # no thread can be started, so this is all that can be done
         return hand_over(tokens, function)

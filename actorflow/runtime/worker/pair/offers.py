@@ -20,7 +20,7 @@ from actorflow.runtime.errors import (
     WouldBlock,
     WouldDeadlock,
 )
-from actorflow.runtime.lanes.headroom import require_headroom
+from actorflow.runtime.lanes.headroom import can_help_here, require_headroom
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE, call_together, in_main_thread
 from actorflow.runtime.log import log
 from actorflow.runtime.worker.job.batch import Batch
@@ -456,15 +456,16 @@ def help_out(pair: Pair, message: Any, ticket: Ticket | None) -> bool:
     """Process a message in this thread, if the executor is idle; return whether it did."""
     if pair.lock._is_owned():  # noqa: SLF001 - as `Condition` does
         raise pair.deadlock()
+    if not can_help_here():
+        return False
     if in_main_thread():
         return pair.is_single_fifo and _help_in_main_thread(pair, message, ticket)
     effects = None
     with pair.lock:
         if pair.mode is not None or pair.exit_reason is not None:
             raise pair.lifecycle.dead_error()
-        if pair.state is not IDLE or not pair.idle or pair.core.raw or pair.mail:
-            return False
-        if pair.free_slots is not None:
+        at_rest = pair.state is IDLE and pair.idle and not (pair.core.raw or pair.mail)
+        if not at_rest or pair.free_slots is not None:
             return False
         task: SlotTask | None
         if pair.is_single_fifo:

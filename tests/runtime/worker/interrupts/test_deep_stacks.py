@@ -121,6 +121,24 @@ def test_a_worker_whose_lane_has_no_thread_yet_is_not_left_in_its_queue() -> Non
         pool.close()
 
 
+def test_the_first_push_to_a_thread_of_its_own_loses_no_token() -> None:
+    """The first push starts the thread, with the help of another thread."""
+    for left in FRAMES:
+        processed: list[int] = []
+        sent: set[int] = set()
+        worker = af.spawn(lambda batch, _state: processed.extend(batch), executor="thread")  # noqa: B023
+
+        def push() -> None:
+            try:
+                close_to_the_limit(left, lambda: worker.push(left))  # noqa: B023
+            except RecursionError:
+                return
+            sent.add(left)  # noqa: B023
+
+        Caller(push).value()
+        end(worker, sent, processed)
+
+
 def test_without_headroom_the_worker_would_hang_or_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above notices a worker that is left half changed."""
     from actorflow.runtime.worker.pair import offers  # noqa: PLC0415 - for this test alone
