@@ -75,7 +75,10 @@ class Line:
         ):
             for value, share in zip(said, (0.5, 0.99), strict=True):
                 expected = quantile(true, share)
-                assert value == pytest.approx(expected, rel=within, abs=near * SERVICE), (said, true)
+                assert value == pytest.approx(expected, rel=within, abs=near * SERVICE), (
+                    said,
+                    true,
+                )
         return s
 
 
