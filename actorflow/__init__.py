@@ -72,10 +72,12 @@ if TYPE_CHECKING:
     from actorflow.runtime.observe import Observation, observe
     from actorflow.runtime.prometheus import Collector
     from actorflow.runtime.registry import whereis
+    from actorflow.runtime.restarts import Backoff, BadFlags
+    from actorflow.runtime.server import Pool, Restart, Server
     from actorflow.runtime.supervision.actions import ChildStarted, Ignored, RequestRefusal
     from actorflow.runtime.supervision.children import ChildCounts, ChildInfo, ChildState
     from actorflow.runtime.supervision.run import ExitCode, run
-    from actorflow.runtime.supervision.spec import Backoff, BadChild, BadFlags, Child
+    from actorflow.runtime.supervision.spec import BadChild, Child
     from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef
     from actorflow.runtime.supervision.tree import Tree
     from actorflow.runtime.tracing import Tracer, trace
@@ -93,7 +95,6 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.states import PairState
     from actorflow.runtime.worker.process.options import Processes
     from actorflow.runtime.worker.ref import WorkerRef
-    from actorflow.runtime.worker.server import Pool, Restart, Server
     from actorflow.runtime.worker.spec import Worker, spawn
     from actorflow.runtime.worker.statistics import WorkerStatistics
     from actorflow.workflows.errors import (
@@ -249,10 +250,10 @@ _HOMES = {
     "AnswerTimeout": "actorflow.runtime.errors",
     "Again": "actorflow.runtime.worker.job.answers",
     "Answers": "actorflow.runtime.worker.job.answers",
-    "Backoff": "actorflow.runtime.supervision.spec",
+    "Backoff": "actorflow.runtime.restarts",
     "BadBehaviour": "actorflow.runtime.errors",
     "BadChild": "actorflow.runtime.supervision.spec",
-    "BadFlags": "actorflow.runtime.supervision.spec",
+    "BadFlags": "actorflow.runtime.restarts",
     "BadId": "actorflow.engine.errors",
     "BadJob": "actorflow.runtime.errors",
     "BadOption": "actorflow.runtime.errors",
@@ -311,7 +312,7 @@ _HOMES = {
     "Plan": "actorflow.plans.plan",
     "PlanFailed": "actorflow.plans.errors",
     "PlanResult": "actorflow.plans.run.result",
-    "Pool": "actorflow.runtime.worker.server",
+    "Pool": "actorflow.runtime.server",
     "ProcessCancelled": "actorflow.runtime.errors",
     "ProcessCrashed": "actorflow.runtime.errors",
     "ProcessTimeout": "actorflow.runtime.errors",
@@ -323,9 +324,9 @@ _HOMES = {
     "Replaced": "actorflow.runtime.errors",
     "RequestRefusal": "actorflow.runtime.supervision.actions",
     "RequestRefused": "actorflow.runtime.errors",
-    "Restart": "actorflow.runtime.worker.server",
+    "Restart": "actorflow.runtime.server",
     "Retry": "actorflow.runtime.worker.job.failure",
-    "Server": "actorflow.runtime.worker.server",
+    "Server": "actorflow.runtime.server",
     "Shutdown": "actorflow.runtime.exits",
     "Split": "actorflow.runtime.worker.job.split",
     "StartFailed": "actorflow.runtime.errors",

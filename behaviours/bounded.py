@@ -6,13 +6,16 @@ from itertools import compress
 from operator import not_
 from typing import TYPE_CHECKING, Any, Self
 
-from actorflow.behaviours.arguments import choice, count, number
-from actorflow.behaviours.behaviour import Behaviour, Fate, Item, Refusal, Tally, unusable
-from actorflow.behaviours.errors import BadBehaviour, Full, WouldBlock
+from actorflow.behaviours.arguments import choice, count, number, shown
+from actorflow.behaviours.behaviour import Behaviour, Fate, Item, Refusal, Tally, unusable, unwrap
+from actorflow.behaviours.errors import BadBehaviour, Full, Malformed, TooLarge, WouldBlock
+from actorflow.behaviours.weights import ROUNDING, Scale, weigh
 from actorflow.behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from actorflow.behaviours.behaviour import Judge
 
 _CHOICES = ("drop_lowest", "reject", "drop_oldest", "drop_newest", "block")
 _REFUSING = ("reject", "block")
@@ -57,8 +60,6 @@ class Bounded(Wrapper):
         """Make one that weighs messages, if there is a weight: counting them is faster."""
         if weight is None or cls is not Bounded:
             return super().__new__(cls)
-        from actorflow.behaviours.weighed import WeighedBounded  # noqa: PLC0415 - it is a Bounded
-
         return WeighedBounded.__new__(WeighedBounded)  # type: ignore[return-value]
 
     def __init__(
@@ -309,3 +310,113 @@ class Bounded(Wrapper):
                 for message in messages
                 if type(message) is Item and message.tickets
             ]
+
+
+class WeighedBounded(Bounded):
+    """A `Bounded` that limits the weight of what it holds. Made by `Bounded(..., weight=)`.
+
+    >>> from actorflow.behaviours import Queue
+    >>> texts = Bounded(Queue(), 5, when_full="drop_oldest", weight=len)
+    >>> _ = texts.extend(["abc", "de", "f"])
+    >>> texts.take()
+    ['de', 'f']
+    """
+
+    __slots__ = ("_scale",)
+
+    def __init__(
+        self,
+        inner: Any,
+        size: float,
+        when_full: str = "reject",
+        *,
+        weight: Callable[[Any], float] | None = None,
+    ) -> None:
+        super().__init__(inner, size, when_full, weight=weight)
+        try:
+            self._scale = Scale(self._inner, weight, "Bounded(Queue(), 1_000_000, weight=len)")
+        except BadBehaviour as error:
+            self._refuse(str(error))
+
+    def __repr__(self) -> str:
+        weight = shown(self._scale.weight)
+        return (
+            f"Bounded({self._inner!r}, {self._size:g}, when_full={self._when_full!r}, "
+            f"weight={weight})"
+        )
+
+    def add(self, message: Any) -> None:
+        """Accumulate one message if there is room, else do what `when_full` says."""
+        weight = self._weight_of(message)
+        inner, scale = self._inner, self._scale
+        fits = scale.total() + weight <= self._size + ROUNDING or not self._overflows(message)
+        if fits or self._when_full in ("drop_oldest", "drop_lowest"):
+            inner.add(message)
+            scale.came(weight)
+            self._trim()
+        elif self._when_full == "drop_newest":
+            self._drop((message,))
+        elif self._when_full == "block":
+            raise WouldBlock(self._size)
+        else:
+            self._rejected += 1
+            raise Full(self._size)
+
+    def extend(self, messages: list[Any]) -> Sequence[Refusal]:
+        """Accumulate many messages, as `add` would one after the other. O(k) more."""
+        return Behaviour.extend(self, messages)
+
+    def extend_at(self, messages: list[Any], times: list[float]) -> Sequence[Refusal]:
+        """Accumulate many messages that arrived at these times. O(k) more."""
+        return Behaviour.extend_at(self, messages, times)
+
+    def accepts(self, message: Any) -> bool:
+        """Return whether `message` has a weight that is allowed, and can be used."""
+        try:
+            return weigh(self._scale.weight, message) <= self._size and super().accepts(message)
+        except Malformed:
+            return False
+
+    def take(self, limit: int | None = None, free: int = 1) -> Any:
+        """Hand over a batch of the inner behaviour. O(batch) more."""
+        batch = super().take(limit, free)
+        if type(batch) is list:
+            self._scale.left(batch)
+        return batch
+
+    def choose(self, judge: Judge, limit: int | None = None) -> list[Any]:
+        """Hand over what `judge` takes of the inner behaviour. O(batch) more."""
+        batch = super().choose(judge, limit)
+        self._scale.left(batch)
+        return batch
+
+    def _overflows(self, message: Any) -> bool:
+        if self.traits.expires:
+            self._inner.purge()
+            if self._scale.total() + self._scale.of(message) <= self._size + ROUNDING:
+                return False
+        return self._needs_room(message)
+
+    def _trim(self) -> None:
+        """Drop messages until the rest fits."""
+        inner, scale = self._inner, self._scale
+        while len(inner) and scale.total() > self._size + ROUNDING:
+            if self._when_full == "drop_oldest":
+                dropped = inner.drop_oldest()
+            elif self._when_full == "drop_lowest":
+                dropped = inner.drop_lowest()
+            else:  # a message has replaced a lighter one, and such a message is always accepted
+                return
+            scale.left((dropped,))
+            self._drop((dropped,))
+
+    def _weight_of(self, message: Any) -> float:
+        try:
+            weight = weigh(self._scale.weight, message)
+        except Malformed:
+            self._rejected += 1
+            raise
+        if weight > self._size:
+            self._rejected += 1
+            raise TooLarge(unwrap(message), weight, self._size)
+        return weight

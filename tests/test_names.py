@@ -35,6 +35,7 @@ GROUPS = {
     "actorflow.workflows": "Workflows",
     "actorflow.flows": "Flows",
     "actorflow.plans": "Plans",
+    "actorflow.runtime.restarts": "Supervision",
     "actorflow.runtime.supervision": "Supervision",
     "actorflow.runtime": "Workers",
 }

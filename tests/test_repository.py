@@ -90,7 +90,7 @@ def test_the_layers_hold() -> None:
         ("actorflow/flows/execution/run.py", "actorflow.flows.procedures", "The rooms of flows"),
         ("actorflow/flows/values/paths.py", "actorflow.flows.execution", "The rooms of flows"),
         ("actorflow/flows/language/tree.py", "actorflow.flows.language.parser", "No cycles"),
-        ("actorflow/api/app.py", "actorflow.cli", "Imports only go down"),
+        ("actorflow/api/addresses.py", "actorflow.cli", "Imports only go down"),
         ("actorflow/lab/models/traffic.py", "actorflow.lab.run", "The rooms of the lab"),
         ("actorflow/lab/run/simulate.py", "actorflow.lab.report", "The rooms of the lab"),
         (

@@ -38,7 +38,7 @@ from actorflow.engine.stores.protocol import new_row
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.environment import PROCESS
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actorflow.engine.errors import BadId, StoreRefused, UnknownExecution
 from actorflow.runtime.errors import near
-from actorflow.runtime.worker.tickets import check_timeout
+from actorflow.runtime.tickets import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

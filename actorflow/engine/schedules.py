@@ -13,7 +13,7 @@ from actorflow.engine.ids import MAX_LENGTH, check_id
 from actorflow.engine.kind import ENDED
 from actorflow.engine.kinds.cron import CronKind, occurrences
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

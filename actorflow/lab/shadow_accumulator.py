@@ -217,7 +217,7 @@ class ShadowAccumulator:
     ) -> None:
         self._core = Accumulation(adapt(behaviour))
         self._service = service
-        self._random = Random(f"{seed}/service")
+        self._random = Random(f"{seed}/service")  # noqa: S311 - no secret
         self._free = concurrency
         self._running: list[_Running] = []
         self._number = 0

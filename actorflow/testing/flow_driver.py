@@ -126,7 +126,7 @@ class FlowDriver(Observer):
         self.held: list[Message] = []
         self.traces: list[str] = []
         self.payload: Message | None = None
-        self._rng = random.Random(0)
+        self._rng = random.Random(0)  # noqa: S311 - no secret
 
     # -- running ------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ from actorflow.runtime.errors import WouldDeadlock
 from actorflow.runtime.lanes.uninterruptible import hand_over
 
 if TYPE_CHECKING:
-    from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.tickets import ThreadTicket
+    from actorflow.runtime.lanes.lane import Runnable, Waiter
 
 __all__ = ["ManualLane"]
 
@@ -46,7 +45,7 @@ class ManualLane:
     def release(self) -> None:
         """Do nothing: the lane may serve other actors too."""
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Run submitted work until the ticket is resolved; return whether it was.
 
         Raises:

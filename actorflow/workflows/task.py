@@ -29,7 +29,7 @@ from actorflow.engine.tasks.attempt_rules import exceptions
 from actorflow.engine.tasks.task import HELD
 from actorflow.engine.typed import freeze, hints_of, thaw
 from actorflow.runtime.errors import ActorflowError, near
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff
 from actorflow.runtime.worker.batched import batched
 from actorflow.workflows.errors import InvalidStep
 from actorflow.workflows.instance.state import StepType

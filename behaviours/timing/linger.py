@@ -10,7 +10,7 @@ from actorflow.behaviours.arguments import count, number, seconds, shown
 from actorflow.behaviours.behaviour import Judge, Reason, lower
 from actorflow.behaviours.chunk import Chunk
 from actorflow.behaviours.timing.waiting import WaitingFromFirst
-from actorflow.behaviours.weighed import Scale
+from actorflow.behaviours.weights import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from actorflow.engine.kind import Message, NewTask, Options, Outcome, Status, Ta
 from actorflow.engine.stores.opening import open_store
 from actorflow.engine.stores.protocol import partition_of
 from actorflow.engine.tasks.remote import least_busy
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff
 from tests.cluster.processes import until, workers
 
 if TYPE_CHECKING:

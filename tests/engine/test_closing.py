@@ -25,7 +25,7 @@ from actorflow.engine.executions.table import ExecutionTable
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.lanes.pool import POOL
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, inbox, rows, state_of, until
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.errors import PushTimeout
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.serial_lane import SERIAL_LANE
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, quiet, state_of, until
 
 if TYPE_CHECKING:

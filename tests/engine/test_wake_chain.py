@@ -9,7 +9,7 @@ import pytest
 
 from actorflow.engine.commit.wake_chain import ChainedTicket, WakeChain
 from actorflow.engine.engine import BareEngine
-from actorflow.runtime.worker.tickets import ThreadTicket, resolve_many
+from actorflow.runtime.tickets import ThreadTicket, resolve_many
 
 if TYPE_CHECKING:
     from pathlib import Path

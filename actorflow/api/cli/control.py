@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +14,7 @@ from actorflow.api.cli.connect import reach
 from actorflow.api.cli.output import counted, note, say, say_json
 from actorflow.api.cli.verbs import Show, verb_command
 from actorflow.engine.errors import UnknownExecution, UnknownLetter
-from actorflow.engine.kind import Status
+from actorflow.engine.kind import Status  # noqa: TC001 - typer reads it
 from actorflow.engine.stores.opening import without_password
 
 __all__ = ["COMMANDS"]

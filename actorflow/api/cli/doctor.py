@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from actorflow import __version__
-from actorflow.api.cli.arguments import AsJson
+from actorflow.api.cli.arguments import AsJson  # noqa: TC001 - typer reads it
 from actorflow.api.cli.output import say, say_json
 from actorflow.engine.errors import StoreBusy
 from actorflow.engine.stores.opening import open_store, scheme_of, without_password

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from actorflow.api.cli.arguments import AsJson, StoreItself, StoreName
+from actorflow.api.cli.arguments import AsJson, StoreItself, StoreName  # noqa: TC001 - typer reads it
 from actorflow.api.cli.connect import looking, reach
 from actorflow.api.cli.output import counted, note, say, say_json
 from actorflow.api.plain import plain

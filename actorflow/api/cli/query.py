@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from actorflow.api.cli.arguments import AsJson, ExecutionId, Limit, StoreName, Tags
+from actorflow.api.cli.arguments import AsJson, ExecutionId, Limit, StoreName, Tags  # noqa: TC001 - typer reads it
 from actorflow.api.cli.connect import reach
 from actorflow.api.cli.output import (
     counted,

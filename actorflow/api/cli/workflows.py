@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable  # noqa: TC003 - typer reads it
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from actorflow.api.cli.arguments import ExecutionId, StoreItself
+from actorflow.api.cli.arguments import ExecutionId, StoreItself  # noqa: TC001 - typer reads it
 from actorflow.api.cli.connect import looking
 from actorflow.api.cli.output import note, say, say_json
 from actorflow.api.cli.setup import App, load_setup, set_up

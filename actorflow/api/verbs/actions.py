@@ -34,7 +34,7 @@ from actorflow.engine.kind import ENDED
 from actorflow.engine.kinds.lane import LANE
 from actorflow.engine.operations.dead_letters import Letter
 from actorflow.runtime.errors import ActorflowError, BadOption, near
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.workflows.service.kind import WorkflowKind
 from actorflow.workflows.service.names import kind_name
 from actorflow.workflows.service.received_messages import control_body, event_body, start_body

@@ -19,7 +19,7 @@ from actorflow.engine.errors import (
     StoreRefused,
     UnknownExecution,
 )
-from actorflow.runtime.worker.tickets import AsyncTicket
+from actorflow.runtime.tickets import AsyncTicket
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,7 +18,7 @@ from collections import deque
 from typing import Any, TypeAlias
 
 from actorflow.runtime.lanes.uninterruptible import in_main_thread
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 
 __all__ = ["ChainedTicket", "WakeChain"]
 

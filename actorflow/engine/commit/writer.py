@@ -49,9 +49,9 @@ from actorflow.runtime.errors import PushTimeout, StopTimeout, WorkerStopped, ki
 from actorflow.runtime.lanes.serial_lane import SlowCallDetector
 from actorflow.runtime.log import log
 from actorflow.runtime.outages import outage_of
+from actorflow.runtime.tickets import ThreadTicket, resolve_many
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn
-from actorflow.runtime.worker.tickets import ThreadTicket, resolve_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable

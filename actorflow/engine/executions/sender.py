@@ -24,7 +24,7 @@ from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, n
 from actorflow.runtime import tracing
 from actorflow.runtime.lanes.lane import call_in
 from actorflow.runtime.lanes.uninterruptible import in_main_thread
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from actorflow.engine.errors import NoAnswer
 from actorflow.engine.ids import check_id
 from actorflow.engine.kinds.worker import KIND, DurableAnswer
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ from actorflow.engine.commit.entries import Append
 from actorflow.engine.errors import ExecutionEnded, KindMismatch
 from actorflow.engine.ids import execution_row
 from actorflow.runtime.errors import ActorflowError
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from actorflow.engine import bodies
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

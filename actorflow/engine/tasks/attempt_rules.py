@@ -7,7 +7,7 @@ from typing import Any
 from actorflow.behaviours.arguments import count, seconds
 from actorflow.engine.errors import BadResult, TaskCrashed, TaskTimeout
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff
 
 __all__ = ["AttemptRules", "exceptions"]
 

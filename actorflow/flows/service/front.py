@@ -34,7 +34,7 @@ from actorflow.flows.service.library import Library
 from actorflow.flows.service.received_messages import launch_body, task_id
 from actorflow.flows.service.taskers import Directory, adapt, adapt_cancel, qualified
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

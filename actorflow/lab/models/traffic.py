@@ -164,14 +164,14 @@ class _Model:
         """Yield the messages, some thousands at a time; the same for the same seed."""
         # One generator each, so that another choice of keys does not change the arrivals.
         keys, priorities, sizes = (
-            draw.sampler(Random(f"{seed}/{name}"))
+            draw.sampler(Random(f"{seed}/{name}"))  # noqa: S311 - no secret
             for name, draw in (
                 ("keys", self.keys),
                 ("priorities", self.priorities),
                 ("sizes", self.sizes),
             )
         )
-        times = self._times(Random(f"{seed}/arrivals"))
+        times = self._times(Random(f"{seed}/arrivals"))  # noqa: S311 - no secret
         while some := list(islice(times, CHUNK)):
             count = len(some)
             yield list(zip(keys(count), priorities(count), sizes(count), some, strict=True))

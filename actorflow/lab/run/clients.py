@@ -55,9 +55,9 @@ class ClientPool:
         self.now = 0.0
         self._give_up = give_up
         self._traffic = traffic
-        self._random = Random(f"{seed}/clients")
+        self._random = Random(f"{seed}/clients")  # noqa: S311 - no secret
         self._draws = [
-            draw.sampler(Random(f"{seed}/{name}"))
+            draw.sampler(Random(f"{seed}/{name}"))  # noqa: S311 - no secret
             for name, draw in (
                 ("keys", traffic.keys), ("priorities", traffic.priorities), ("sizes", traffic.sizes)
             )

@@ -176,7 +176,7 @@ class _Repetition:
         self._policy = tested
         self._seed = seed
         self._progress = progress
-        self._random = Random(f"{seed}/service")
+        self._random = Random(f"{seed}/service")  # noqa: S311 - no secret
         self._concurrency = concurrency
         self._running = 0
         self._lock = threading.Lock()

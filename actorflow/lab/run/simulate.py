@@ -132,7 +132,7 @@ class PolicySimulation:
         self._seed = seed
         self._on_failure = on_failure
         self._price = price
-        self._random = Random(f"{seed}/service")
+        self._random = Random(f"{seed}/service")  # noqa: S311 - no secret
         self._core = Accumulation(adapt(tested.make()))
         shape = self._core.shape
         self._stamped = shape.stamped or shape.first_stamped

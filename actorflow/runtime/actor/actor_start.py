@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.runtime.errors import StartFailed
 from actorflow.runtime.exits import Crash, ExitReason, Stop
 from actorflow.runtime.registry import CURRENT
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from actorflow.runtime.actor.lifespan import Lifespan

@@ -14,9 +14,7 @@ from actorflow.runtime.log import log
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.runtime.worker.tickets import ThreadTicket
-
-__all__ = ["Runnable", "RuntimeLane", "call_in"]
+__all__ = ["Runnable", "RuntimeLane", "Waiter", "call_in"]
 
 
 class Runnable(Protocol):
@@ -24,6 +22,18 @@ class Runnable(Protocol):
 
     def run(self) -> None:
         """Do the pending work for a short while. Must not raise."""
+
+
+class Waiter(Protocol):
+    """A thread that waits, as a lane sees it."""
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the wait is over."""
+        ...
+
+    def wait(self, timeout: float | None) -> bool:
+        """Block the calling thread until it is resolved; return whether it was in time."""
 
 
 class RuntimeLane(Protocol):
@@ -48,7 +58,7 @@ class RuntimeLane(Protocol):
     def release(self) -> None:
         """End what the lane holds for its only actor, which has ended."""
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Block the calling thread until the ticket is resolved; return whether it was in time."""
 
 

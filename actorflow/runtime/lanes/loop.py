@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
-    from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.tickets import ThreadTicket
+    from actorflow.runtime.lanes.lane import Runnable, Waiter
 
 __all__ = ["LOOP", "LoopLane"]
 
@@ -93,7 +92,7 @@ class LoopLane:
     def release(self) -> None:
         """Do nothing: the loop serves other actors too."""
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Wait for an actor of the loop; return whether it was in time.
 
         Raises:

@@ -61,8 +61,7 @@ from actorflow.runtime.log import log
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.tickets import ThreadTicket
+    from actorflow.runtime.lanes.lane import Runnable, Waiter
 
 __all__ = ["HERE", "POOL", "PoolStatistics", "PoolThread", "ThreadPool"]
 
@@ -88,7 +87,7 @@ class PoolThread:
     def __init__(self) -> None:
         self.stays = False
         """Whether it never ends."""
-        self.waits: Callable[[ThreadTicket, float | None], bool] | None = None
+        self.waits: Callable[[Waiter, float | None], bool] | None = None
         """How a thread of a simulation waits for a ticket."""
         self.free = False
         """Whether it soon ends what it runs. See `SerialLane`."""
@@ -250,7 +249,7 @@ class ThreadPool:
     def release(self) -> None:
         """Do nothing: the pool serves other actors too."""
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Wait for an actor of the pool; return whether it was in time."""
         return ticket.wait(timeout)
 

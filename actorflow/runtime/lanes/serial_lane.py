@@ -39,9 +39,8 @@ from actorflow.runtime.lanes.pool import HERE, POOL
 from actorflow.runtime.lanes.uninterruptible import in_main_thread
 
 if TYPE_CHECKING:
-    from actorflow.runtime.lanes.lane import Runnable
+    from actorflow.runtime.lanes.lane import Runnable, Waiter
     from actorflow.runtime.lanes.pool import PoolThread
-    from actorflow.runtime.worker.tickets import ThreadTicket
 
 __all__ = ["SERIAL_LANE", "SerialLane", "SlowCallDetector"]
 
@@ -250,7 +249,7 @@ class SerialLane:
     def release(self) -> None:
         """Do nothing: the pool serves other actors too."""
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Wait for an actor; return whether it was in time."""
         return POOL.wait(ticket, timeout)
 

@@ -25,8 +25,7 @@ from actorflow.runtime.lanes.uninterruptible import (
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
-    from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.tickets import ThreadTicket
+    from actorflow.runtime.lanes.lane import Runnable, Waiter
 
 __all__ = ["ThreadLane"]
 
@@ -81,7 +80,7 @@ class ThreadLane:
         """End the thread once it has run all earlier submissions."""
         self._ready.put(None)
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Wait for the actor of this lane; return whether it was in time."""
         return ticket.wait(timeout)
 

@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import threading
 from contextlib import suppress
@@ -19,11 +18,10 @@ from actorflow.runtime.errors import LaunchFailed
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.processes.child.parent import has_ended, kill_group
 from actorflow.runtime.processes.interpreter import start_interpreter
+from actorflow.runtime.processes.wire import REQUEST
 
-__all__ = ["FORKSERVER", "REQUEST", "Forkserver", "Handle", "Launcher", "Spawn", "how_it_ended"]
+__all__ = ["FORKSERVER", "Forkserver", "Handle", "Launcher", "Spawn", "how_it_ended"]
 
-REQUEST = struct.Struct("<cQ")
-"""What a fork server is asked for (S: start, with two files; K: kill), and for which process."""
 
 _GRACE = 1.0  # seconds for the process that forks others to end by itself
 

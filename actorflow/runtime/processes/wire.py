@@ -32,12 +32,16 @@ __all__ = [
     "OK",
     "OK_WITH",
     "PAGE",
+    "REQUEST",
     "SKIPPED",
     "UNFIT",
     "Channel",
     "WireFrame",
     "encode",
 ]
+
+REQUEST = struct.Struct("<cQ")
+"""What a fork server is asked for (S: start, with two files; K: kill), and for which process."""
 
 # From the parent.
 CONFIGURE = 1

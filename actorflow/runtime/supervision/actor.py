@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.supervision.handles import ChildHandle
     from actorflow.runtime.supervision.requests import Requests
     from actorflow.runtime.supervision.spec import Flags
-    from actorflow.runtime.worker.tickets import ThreadTicket
+    from actorflow.runtime.tickets import ThreadTicket
 
 __all__ = ["SupervisorActor"]
 

@@ -62,11 +62,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actorflow.behaviours.errors import brief
 from actorflow.runtime.exits import Crash, FailedToStart, GaveUp, Normal, Shutdown
+from actorflow.runtime.restarts import RestartWindow
 from actorflow.runtime.supervision.actions import (
     ChildStarted,
     Ignored,
@@ -98,58 +98,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.supervision.children import Plan, Request
     from actorflow.runtime.supervision.spec import Grace
 
-__all__ = ["Family", "RestartWindow"]
-
-
-class RestartWindow:
-    """The restarts within the last `within` seconds, at most `limit`. Pure: takes the time.
-
-    A restart that is exactly `within` seconds old still counts. With `limit=0` nothing is ever
-    admitted: the first crash is one too many.
-
-    >>> window = RestartWindow(limit=2, within=5.0)
-    >>> [window.admit(now) for now in (0.0, 1.0, 5.0, 5.5)]
-    [True, True, False, True]
-    """
-
-    __slots__ = ("_times", "limit", "within")
-
-    def __init__(self, limit: int, within: float) -> None:
-        self.limit = limit
-        self.within = within
-        self._times: deque[float] = deque()
-
-    def admit(self, now: float) -> bool:
-        """Count one attempt to restart; return False if it is one too many. O(1) amortised.
-
-        An attempt that is refused is not counted. `now` must not go backwards.
-        """
-        self._forget(now)
-        if len(self._times) >= self.limit:
-            return False
-        self._times.append(now)
-        return True
-
-    def recent(self, now: float) -> int:
-        """Return the number of attempts in the window that ends at `now`. O(1) amortised."""
-        self._forget(now)
-        return len(self._times)
-
-    def count(self, now: float) -> int:
-        """Return the same, and change nothing: for other threads. O(limit)."""
-        return sum(1 for each in list(self._times) if now - each <= self.within)
-
-    def check(self) -> None:
-        """Raise AssertionError if the window is not in order or too long. O(limit)."""
-        times = list(self._times)
-        if len(times) > self.limit or times != sorted(times):
-            raise AssertionError(f"{times} is not a window of {self.limit} restarts")
-
-    def _forget(self, now: float) -> None:
-        # `now - then` is exact for times that are close together; `now - within` would round,
-        # and could lose a restart that is exactly `within` old.
-        while self._times and now - self._times[0] > self.within:
-            self._times.popleft()
+__all__ = ["Family"]
 
 
 class Restarts:

@@ -1,6 +1,6 @@
-"""The specification of a supervisor and its children: `Child`, `Flags` and `Backoff`.
+"""The specification of a supervisor and its children: `Child` and `Flags`.
 
-All three are frozen and validated once, when built: a mistake shows in the line that makes it.
+Both are frozen and validated once, when built: a mistake shows in the line that makes it.
 They are stricter than OTP's maps, where an unknown key is ignored: here it is a `TypeError`,
 as for every Python function that gets a keyword it does not know.
 """
@@ -14,18 +14,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from actorflow.behaviours import arguments
-from actorflow.behaviours.arguments import count, number, seconds
+from actorflow.behaviours.arguments import count, seconds
 from actorflow.behaviours.errors import BadBehaviour, brief
 from actorflow.runtime.errors import ActorflowError
+from actorflow.runtime.restarts import Backoff, BadFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 __all__ = [
     "AutoShutdown",
-    "Backoff",
     "BadChild",
-    "BadFlags",
     "Child",
     "ChildType",
     "Flags",
@@ -40,10 +39,6 @@ Grace: TypeAlias = float | Literal["brutal_kill"]
 
 class BadChild(ActorflowError, ValueError):
     """A child specification cannot work; the message shows one that can."""
-
-
-class BadFlags(ActorflowError, ValueError):
-    """The flags of a supervisor cannot work, or not together; the message shows some that can."""
 
 
 class RestartType(StrEnum):
@@ -193,45 +188,6 @@ class Child:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """How long to wait before a child is restarted: longer with each failure in a row.
-
-    The n-th wait (from 0) is `initial * factor ** n` seconds, at most `maximum`. `jitter` takes a
-    random part off: 0.0 nothing, 0.25 up to a quarter, 1.0 up to all of it, so that many children
-    that failed together are not restarted together.
-
-    >>> backoff = Backoff(initial=0.5, factor=2.0, maximum=30.0, jitter=0.5)
-    >>> [backoff.delay(n, 0.0) for n in (0, 1, 2, 10)]
-    [0.5, 1.0, 2.0, 30.0]
-    >>> backoff.delay(1, 0.5)
-    0.75
-    """
-
-    initial: float = 0.1
-    factor: float = 2.0
-    maximum: float = 30.0
-    jitter: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Validate all four numbers."""
-        number(self.initial, "initial", _BACKOFF, error=BadFlags, least=0.0)
-        number(self.factor, "factor", _BACKOFF, error=BadFlags, least=1.0)
-        number(self.maximum, "maximum", _BACKOFF, error=BadFlags, least=self.initial)
-        number(self.jitter, "jitter", _BACKOFF, error=BadFlags, least=0.0, most=1.0)
-
-    def delay(self, failures: int, draw: float) -> float:
-        """Return the seconds to wait after `failures` earlier failures in a row. O(1).
-
-        `draw` is the random number for the jitter, 0.0 <= draw < 1.0.
-        """
-        try:
-            grown = self.initial * self.factor**failures
-        except OverflowError:
-            grown = self.maximum
-        return min(grown, self.maximum) * (1.0 - self.jitter * draw)
-
-
 @dataclass(frozen=True, slots=True, init=False)
 class Flags:
     """How a supervisor treats its children.
@@ -252,7 +208,7 @@ class Flags:
     >>> Flags(strategy="rest_for_one", max_restarts=-1)
     Traceback (most recent call last):
     ...
-    actorflow.runtime.supervision.spec.BadFlags: max_restarts=-1: max_restarts must be a whole
+    actorflow.runtime.restarts.BadFlags: max_restarts=-1: max_restarts must be a whole
     number, 0 or more, as in Supervisor(children, max_restarts=3, within=5.0)
     """
 
@@ -344,8 +300,6 @@ def _check_identity(
 
 
 # Validation: in the words of `actorflow.behaviours.arguments`, raised as the errors of this module.
-
-_BACKOFF = "Backoff(initial=0.1, factor=2.0, maximum=30.0, jitter=0.1)"
 
 
 def _choice(

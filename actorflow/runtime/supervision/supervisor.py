@@ -33,8 +33,8 @@ from actorflow.runtime.supervision.handles import IGNORE, is_child, life_of, par
 from actorflow.runtime.supervision.requests import Requests
 from actorflow.runtime.supervision.spec import BadChild, Child, ChildType, Flags
 from actorflow.runtime.supervision.tree import picture
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.runtime.worker.spec import Worker
-from actorflow.runtime.worker.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable

@@ -18,11 +18,11 @@ from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import BadBehaviour, BadJob, LoopBlocked, traceback_of
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.runtime.processes.packed import main_is_importable
+from actorflow.runtime.tickets import refuse_in_event_loop
 from actorflow.runtime.worker.job.answers import Answers
 from actorflow.runtime.worker.job.failure import failure_policy
 from actorflow.runtime.worker.options import Settings, check_executor, runs_elsewhere
 from actorflow.runtime.worker.spec import spawn
-from actorflow.runtime.worker.tickets import refuse_in_event_loop
 
 if TYPE_CHECKING:
     from typing import Self

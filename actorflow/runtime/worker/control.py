@@ -9,6 +9,7 @@ from actorflow.runtime.actor.ref import Ref
 from actorflow.runtime.errors import BadOption, StopTimeout, WorkerCrashed
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket, check_timeout
 from actorflow.runtime.worker.pair.accumulator import Accumulator
 from actorflow.runtime.worker.pair.requests import (
     change,
@@ -21,7 +22,6 @@ from actorflow.runtime.worker.pair.requests import (
 from actorflow.runtime.worker.pair.states import PairState, StopMode
 from actorflow.runtime.worker.shape import Pushes, pushes_of
 from actorflow.runtime.worker.statistics import statistics
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -26,16 +26,16 @@ from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import CURRENT
-from actorflow.runtime.worker.control import WorkerControl
-from actorflow.runtime.worker.job.split import Split, part_tickets
-from actorflow.runtime.worker.pair.offers import help_out
-from actorflow.runtime.worker.tickets import (
+from actorflow.runtime.tickets import (
     AsyncTicket,
     FutureTicket,
     ThreadTicket,
     check_timeout,
     refuse_in_event_loop,
 )
+from actorflow.runtime.worker.control import WorkerControl
+from actorflow.runtime.worker.job.split import Split, part_tickets
+from actorflow.runtime.worker.pair.offers import help_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

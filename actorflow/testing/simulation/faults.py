@@ -88,7 +88,7 @@ class Faults:
     @classmethod
     def drawn(cls, seed: int) -> Faults:
         """Return a plan that is drawn: each kind of fault is in about half of them."""
-        dice = Random(f"{seed} faults")
+        dice = Random(f"{seed} faults")  # noqa: S311 - no secret
         names = tuple("abcd"[: dice.choice((2, 3, 3, 4))])
         types = [each for each in dice.sample([*FaultType], len(FaultType)) if dice.random() < 0.6]  # noqa: PLR2004
         count, lengths = dice.randint(1, 7), [0.3, 1.0, 4.0, 5.0]

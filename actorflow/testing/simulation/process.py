@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actorflow.runtime.clock import Clock
-    from actorflow.runtime.lanes.lane import Runnable
-    from actorflow.runtime.worker.tickets import ThreadTicket
+    from actorflow.runtime.lanes.lane import Runnable, Waiter
     from actorflow.testing.simulation.faults import Faults, Skew
     from actorflow.testing.simulation.store import SimulatedStore
     from actorflow.testing.simulation.world import World
@@ -67,7 +66,7 @@ class _Lane:
         """Like `submit`, for the token in `idle`; return whether there was one."""
         return hand_over(idle, self.submit)
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Wait for an actor; return whether it was in time."""
         return self._world.wait(ticket, timeout)
 
@@ -219,7 +218,7 @@ class Process(ProcessLife):
         """Call `do(engine)` in this process; `then` gets what it returns, or raises."""
 
         def run() -> None:
-            assert self.engine is not None
+            assert self.engine is not None  # noqa: S101 - a failed check
             try:
                 result = do(self.engine)
             except Exception as error:  # noqa: BLE001 - the caller's
@@ -235,7 +234,7 @@ class Process(ProcessLife):
         self.leaving = True
 
         def close() -> None:
-            assert self.engine is not None
+            assert self.engine is not None  # noqa: S101 - a failed check
             self.engine.close(timeout=2.0)
             self._world.note(self.name, "has left")
             self._world.kill(self)

@@ -191,6 +191,6 @@ class SimulatedStore(SharedMemoryStore):
 
     def notify(self, store: SharedMemoryStore, deliver: Callable[[], None]) -> None:
         """Carry a notice to the store of another engine, if it gets there."""
-        assert isinstance(store, SimulatedStore)
+        assert isinstance(store, SimulatedStore)  # noqa: S101 - a failed check
         if store.process.alive:
             self._network.carry(self.process.place, store.process, deliver)

@@ -35,7 +35,7 @@ from actorflow.runtime.lanes.pool import HERE, PoolThread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actorflow.runtime.worker.tickets import ThreadTicket
+    from actorflow.runtime.lanes.lane import Waiter
 
 __all__ = ["START", "HistoryLine", "InvariantBroken", "ProcessKilled", "ProcessLife", "World"]
 
@@ -138,7 +138,7 @@ class World:
 
     def dice(self, purpose: str) -> Random:
         """Return random numbers of their own, so that one part does not disturb another."""
-        return Random(f"{self.seed} {purpose}")
+        return Random(f"{self.seed} {purpose}")  # noqa: S311 - no secret
 
     def note(self, who: str, what: str, *about: object) -> None:
         """Record something. Texts are only made when they are read."""
@@ -192,7 +192,7 @@ class World:
         """
         self.until(None, seconds)
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Wait for a ticket; return whether it was in time."""
         return self.until(lambda: ticket.resolved, timeout)
 
@@ -280,7 +280,7 @@ class World:
             self._perform(thing)
 
     def _perform(self, thing: _Thing) -> None:
-        assert thing.run is not None
+        assert thing.run is not None  # noqa: S101 - a failed check
         try:
             thing.run()
         except ProcessKilled:

@@ -1,5 +1,7 @@
 """Cases of `check_store`: what commits promise."""
 
+# ruff: noqa: S101 - these checks consist of assertions
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

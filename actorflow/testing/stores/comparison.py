@@ -25,12 +25,12 @@ def read_all(read: Callable[..., Any], limit: int, **filters: Any) -> list[Any]:
     after = None
     for _ in range(_MANY):
         page = read(after=after, limit=limit, **filters)
-        assert len(page.rows) <= limit, f"{len(page.rows)} rows with limit={limit}"
+        assert len(page.rows) <= limit, f"{len(page.rows)} rows with limit={limit}"  # noqa: S101 - a failed check
         rows += page.rows
         after = page.after
         if after is None:
             return rows
-        assert page.rows, "an empty page is not the last one"
+        assert page.rows, "an empty page is not the last one"  # noqa: S101 - a failed check
     msg = "there is always another page"
     raise AssertionError(msg)
 
@@ -61,7 +61,7 @@ def compare(store: Store, model: Model, names: list[str], limit: int = 2) -> Non
 
 
 def _same(what: str, found: Any, expected: Any) -> None:
-    assert found == expected, f"{what} returned {found} and not {expected}"
+    assert found == expected, f"{what} returned {found} and not {expected}"  # noqa: S101 - a failed check
 
 
 def _history(store: Store, name: str) -> Callable[..., Any]:
@@ -119,7 +119,7 @@ def _tags(model: Model) -> set[tuple[str, str]]:
 def _compare_messages(store: Store, model: Model, names: list[str], limit: int) -> None:
     found = read_all(store.pending, limit)
     groups = [name for name, _ in groupby(found, key=lambda row: row.execution)]
-    assert len(groups) == len(set(groups)), f"pending() mixes executions: {groups}"
+    assert len(groups) == len(set(groups)), f"pending() mixes executions: {groups}"  # noqa: S101 - a failed check
     for name in names:
         mine = [row for row in model.messages if row.execution == name]
         _same(f"pending(), as to {name!r}", [row for row in found if row.execution == name], mine)
@@ -127,7 +127,7 @@ def _compare_messages(store: Store, model: Model, names: list[str], limit: int) 
         if mine:
             after = store.pending(execution=name, after=mine[0].id).rows
             _same(f"pending({name!r}, after={mine[0].id!r})", after, mine[1:])
-    assert len(found) == len(model.messages), "pending() returned messages that were never stored"
+    assert len(found) == len(model.messages), "pending() returned messages that were never stored"  # noqa: S101 - a failed check
     kinds = {row.kind for row in model.executions.values()}
     for kind in kinds:
         of_kind = read_all(store.pending, limit, kind=kind)
@@ -172,10 +172,10 @@ def _compare_tasks(store: Store, model: Model, names: list[str], limit: int) -> 
 
 def _compare_letters(store: Store, model: Model, names: list[str], limit: int) -> None:
     found = read_all(store.dead, limit)
-    assert len(found) == len(model.dead), f"dead() returned {found} and not {model.dead}"
+    assert len(found) == len(model.dead), f"dead() returned {found} and not {model.dead}"  # noqa: S101 - a failed check
     for number, (row, expected) in enumerate(zip(found, model.dead, strict=True)):
         if expected.id is None:  # it was not stored, and has got a new one
-            assert row.id not in model.used, f"the id {row.id!r} of a dead letter was used before"
+            assert row.id not in model.used, f"the id {row.id!r} of a dead letter was used before"  # noqa: S101 - a failed check
             model.used[row.id] = None
             model.dead[number] = expected._replace(id=row.id)
     _same("dead()", found, model.dead)

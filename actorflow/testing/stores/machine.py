@@ -1,5 +1,7 @@
 """Drives a store and the model with the same random steps."""
 
+# ruff: noqa: S101 - these checks consist of assertions
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

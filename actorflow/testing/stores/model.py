@@ -4,6 +4,8 @@ Ids and revisions are opaque, so the model does not make them up: it copies them
 answers of the store, and checks that they are new.
 """
 
+# ruff: noqa: S101 - these checks consist of assertions
+
 from __future__ import annotations
 
 import itertools

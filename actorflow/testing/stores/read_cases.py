@@ -1,5 +1,7 @@
 """Cases of `check_store` about reading, forgetting, copying and filling a store."""
 
+# ruff: noqa: S101 - these checks consist of assertions
+
 from __future__ import annotations
 
 import threading

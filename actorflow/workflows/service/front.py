@@ -23,7 +23,7 @@ from actorflow.engine.stores.protocol import NewExecution
 from actorflow.engine.tags import texts_of
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket
 from actorflow.workflows.agent.jobs import AgentQueue
 from actorflow.workflows.decider import Decider
 from actorflow.workflows.errors import InvalidWorkflow

@@ -12,7 +12,7 @@ from actorflow.engine.errors import ExecutionEnded, ExecutionFailed, WaitTimeout
 from actorflow.engine.ids import check_id
 from actorflow.engine.kind import ENDED, Status
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, check_timeout
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket, check_timeout
 from actorflow.workflows.errors import WorkflowFailed
 from actorflow.workflows.instance.instance import Instance
 from actorflow.workflows.instance.rewind import forked

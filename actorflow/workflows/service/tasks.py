@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from actorflow.runtime.errors import BadOption
+from actorflow.runtime.tickets import AsyncTicket
 from actorflow.runtime.worker.batched import batched
 from actorflow.runtime.worker.pair.runner import current_batch
-from actorflow.runtime.worker.tickets import AsyncTicket
 from actorflow.workflows.task import leave_task, run_task
 
 if TYPE_CHECKING:

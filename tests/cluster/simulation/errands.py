@@ -25,7 +25,7 @@ from actorflow.engine.kind import (
     TaskEnded,
     TimerFired,
 )
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff
 from actorflow.testing.simulation import (
     Cancel,
     Faults,

@@ -17,8 +17,8 @@ from actorflow.engine.executions.admission_lane import InboxAdmission
 from actorflow.engine.kind import Message, NewTask, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change, NewMessage
 from actorflow.engine.tasks.task import HOLD
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.runtime.worker.port import Port
-from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.engine.kinds import PATIENCE, Kept, Script, quiet, rows, state_of, until
 
 if TYPE_CHECKING:

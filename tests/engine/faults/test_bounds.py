@@ -10,7 +10,7 @@ import pytest
 from actorflow.behaviours import Base, Bounded, Queue, Unique
 from actorflow.engine.errors import EngineClosed
 from actorflow.runtime.errors import Full
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from tests.engine.kinds import PATIENCE, collect, until
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from actorflow.engine.errors import EngineClosed, ExecutionFailed, StateUnreadab
 from actorflow.engine.executions import cancellation
 from actorflow.engine.kind import NewTask, Options, Outcome, SetTimer, TaskEnded
 from actorflow.engine.stores.protocol import Change, NewMessage, TaskRow, TimerRow
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from tests.engine.kinds import (
     PATIENCE,
     Kept,

@@ -12,7 +12,7 @@ from actorflow.engine.executions.recovery import CRASHES
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasks.task import HOLD
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.testing.clock import VirtualClock
 from tests.engine.kinds import PATIENCE, Kept, Script, collect, flush, quiet, rows, state_of, until
 

@@ -19,7 +19,7 @@ from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.process import ProcessTasker
 from actorflow.engine.tasks.task import TaskAttempt
 from actorflow.runtime.errors import BadJob
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff
 from actorflow.runtime.worker.process.options import Processes
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
 from tests.engine.tasks import chores

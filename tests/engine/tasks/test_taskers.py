@@ -16,7 +16,7 @@ from actorflow.engine.engine import BareEngine
 from actorflow.engine.tasks.task import HOLD, TaskAttempt
 from actorflow.runtime.errors import BadJob, BadOption
 from actorflow.runtime.lanes.loop import LOOP
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff
 from tests.engine.kinds import PATIENCE, Script, quiet, state_of, until
 from tests.engine.tasks.asking import ask
 

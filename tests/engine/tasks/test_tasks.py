@@ -12,7 +12,7 @@ from actorflow.engine.errors import TaskWithdrawn
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.tasks.task import HOLD, TaskAttempt
 from actorflow.runtime.errors import BadJob, BadOption
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff
 from tests.engine.kinds import PATIENCE, Script, quiet, rows, state_of, until
 from tests.engine.tasks.asking import ask, asking
 

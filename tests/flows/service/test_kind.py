@@ -17,7 +17,7 @@ from actorflow.flows.service.kind import FlowKind, FlowState
 from actorflow.flows.service.library import Library
 from actorflow.flows.service.received_messages import launch_body
 from actorflow.flows.service.taskers import Directory
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 
 EXID = "x-1"
 NOW = 1_600_000_000.0

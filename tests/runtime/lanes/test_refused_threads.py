@@ -19,7 +19,7 @@ from actorflow.runtime.lanes import uninterruptible as helper_module
 from actorflow.runtime.lanes.loop import LoopLane
 from actorflow.runtime.lanes.pool import ThreadPool
 from actorflow.runtime.lanes.thread import ThreadLane
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from tests.runtime.lanes.test_lanes import Run
 from tests.runtime.worker.probe import PATIENCE, until
 

@@ -10,7 +10,7 @@ import pytest
 
 from actorflow.runtime.lanes.pool import HERE, POOL
 from actorflow.runtime.lanes.serial_lane import SERIAL_LANE, SlowCallDetector
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from tests.runtime.worker.probe import PATIENCE
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 import actorflow as af
 from actorflow.engine.errors import ExecutionExists, ExecutionFailed
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.workflows.errors import InvalidStep
 from tests.engine.kinds import flush, rows, until
 from tests.workflows.service.orders import PATIENCE

@@ -25,7 +25,7 @@ from actorflow.runtime.processes.child.parent import (
     has_ended,
     kill_group,
 )
-from actorflow.runtime.processes.launcher import REQUEST
+from actorflow.runtime.processes.wire import REQUEST
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess

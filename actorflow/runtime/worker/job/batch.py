@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from actorflow.behaviours.behaviour import MessageOutcome, Reason
 from actorflow.behaviours.errors import brief
-from actorflow.runtime.worker.tickets import resolve_many
+from actorflow.runtime.tickets import resolve_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

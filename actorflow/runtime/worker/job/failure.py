@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from actorflow.behaviours.arguments import count, number, seconds
 from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import BadOption, near
-from actorflow.runtime.supervision.family import RestartWindow
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff, RestartWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

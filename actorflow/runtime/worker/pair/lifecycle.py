@@ -30,6 +30,7 @@ from actorflow.runtime.exits import FORKED, Crash, ExitReason, Normal, Notices, 
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ACTORS, CURRENT, forget_name
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.runtime.worker.job.dead_letters import DeadLetters
 from actorflow.runtime.worker.job.preemption import watch
 from actorflow.runtime.worker.pair.executor_actor import ExecutorActor
@@ -59,7 +60,6 @@ from actorflow.runtime.worker.pair.transitions import (
     schedule,
     schedule_start,
 )
-from actorflow.runtime.worker.tickets import ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -23,6 +23,7 @@ from actorflow.runtime.errors import (
 from actorflow.runtime.lanes.headroom import can_help_here, require_headroom
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE, call_together, in_main_thread
 from actorflow.runtime.log import log
+from actorflow.runtime.tickets import ThreadTicket, refuse_in_event_loop
 from actorflow.runtime.worker.job.batch import Batch
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import NEVER
@@ -40,7 +41,6 @@ from actorflow.runtime.worker.pair.transitions import (
     schedule,
 )
 from actorflow.runtime.worker.shape import fold_at
-from actorflow.runtime.worker.tickets import ThreadTicket, refuse_in_event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,6 +22,7 @@ from actorflow.runtime.exits import Crash, Normal, Stop
 from actorflow.runtime.lanes.loop import LOOP
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import CURRENT
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket, let_callers_run
 from actorflow.runtime.worker.job.answers import Again, Answers
 from actorflow.runtime.worker.job.batch import Batch
 from actorflow.runtime.worker.job.deferred import Deferred
@@ -30,7 +31,6 @@ from actorflow.runtime.worker.pair.interface import Effects
 from actorflow.runtime.worker.pair.requests import ended, preempted, request_stop, stop_from_within
 from actorflow.runtime.worker.pair.states import IDLE, PUSHED, RUNNING, StopMode
 from actorflow.runtime.worker.pair.transitions import fill, reenter, schedule
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, let_callers_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,9 +21,8 @@ from actorflow.runtime.worker.job.deferred import Deferred
 
 if TYPE_CHECKING:
     from actorflow.runtime.clock import Clock
-    from actorflow.runtime.lanes.lane import Runnable
+    from actorflow.runtime.lanes.lane import Runnable, Waiter
     from actorflow.runtime.worker.process.options import Processes
-    from actorflow.runtime.worker.tickets import ThreadTicket
 
 __all__ = ["ProcessLane", "repeat_output"]
 
@@ -70,7 +69,7 @@ class ProcessLane:
         """Move a token from `idle` to the pool. See `Lane`."""
         return POOL.claim(idle)
 
-    def wait(self, ticket: ThreadTicket, timeout: float | None) -> bool:
+    def wait(self, ticket: Waiter, timeout: float | None) -> bool:
         """Block the calling thread until the ticket is resolved. See `Lane`."""
         return POOL.wait(ticket, timeout)
 

@@ -18,8 +18,8 @@ from actorflow.engine.errors import NotStorable, TaskFailed
 from actorflow.engine.tasks.table import CRASHES
 from actorflow.engine.tasks.task import HOLD
 from actorflow.engine.typed import freeze
-from actorflow.runtime.supervision.spec import Backoff
-from actorflow.runtime.worker.tickets import ThreadTicket
+from actorflow.runtime.restarts import Backoff
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.workflows.agent.cursor import DecisionCursor
 from actorflow.workflows.agent.jobs import AgentJob, AgentQueue, Jobs
 from actorflow.workflows.errors import InvalidStep, JobGone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from actorflow.runtime.worker.tickets import AsyncTicket
+from actorflow.runtime.tickets import AsyncTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable

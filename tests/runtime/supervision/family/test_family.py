@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from actorflow.runtime.exits import ExitReason, FailedToStart, GaveUp, Normal, Shutdown
+from actorflow.runtime.restarts import RestartWindow
 from actorflow.runtime.supervision.actions import (
     ChildStarted,
     Exit,
@@ -20,7 +21,7 @@ from actorflow.runtime.supervision.actions import (
     Why,
 )
 from actorflow.runtime.supervision.children import ChildCounts, ChildInfo, ChildState, Phase
-from actorflow.runtime.supervision.family import Family, RestartWindow
+from actorflow.runtime.supervision.family import Family
 from actorflow.runtime.supervision.spec import Child
 from tests.runtime.supervision.family.family_shell import (
     BOOM,

@@ -13,8 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from actorflow.runtime.restarts import Backoff
 from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.spec import Backoff, Flags
+from actorflow.runtime.supervision.spec import Flags
 from tests.runtime.supervision.family.blocking_model import REASONS, WITHIN, Kid, Model, Rules
 from tests.runtime.supervision.family.model_shell import Shell, as_child
 

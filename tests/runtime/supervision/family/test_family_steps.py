@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from actorflow.runtime.exits import Normal, Shutdown
+from actorflow.runtime.restarts import Backoff, BadFlags
 from actorflow.runtime.supervision.actions import (
     ChildStarted,
     Exit,
@@ -20,7 +21,6 @@ from actorflow.runtime.supervision.actions import (
 )
 from actorflow.runtime.supervision.children import ChildState, ImpossibleReport
 from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.spec import Backoff, BadFlags
 from tests.runtime.supervision.family.family_shell import BOOM, Shell, abc, child, up
 
 # Beyond OTP: back-off

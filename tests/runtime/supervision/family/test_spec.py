@@ -9,6 +9,7 @@ import pytest
 
 from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.exits import Crash, Killed, Shutdown
+from actorflow.runtime.restarts import BadFlags
 from actorflow.runtime.supervision.actions import (
     ChildStarted,
     RequestDenied,
@@ -16,7 +17,7 @@ from actorflow.runtime.supervision.actions import (
     StartChild,
 )
 from actorflow.runtime.supervision.family import Family
-from actorflow.runtime.supervision.spec import BadChild, BadFlags, Child, Flags
+from actorflow.runtime.supervision.spec import BadChild, Child, Flags
 from tests.runtime.supervision.family.family_shell import child, start, up
 
 # Child specifications

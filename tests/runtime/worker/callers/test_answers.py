@@ -11,7 +11,7 @@ import pytest
 
 import actorflow as af
 from actorflow.behaviours import Base, Bounded, Queue, Stack
-from actorflow.runtime.worker import tickets
+from actorflow.runtime import tickets
 from actorflow.runtime.worker.pair import runner
 from actorflow.testing import ManualLane
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until, until_accumulated

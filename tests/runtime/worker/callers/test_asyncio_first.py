@@ -13,7 +13,7 @@ import pytest
 
 import actorflow as af
 from actorflow.behaviours import Bounded, Linger, Queue, Unique
-from actorflow.runtime.worker import tickets
+from actorflow.runtime import tickets
 from tests.runtime.worker.probe import PATIENCE, Caller, Probe, until
 
 

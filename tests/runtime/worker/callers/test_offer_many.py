@@ -27,8 +27,8 @@ from actorflow.behaviours import (
 )
 from actorflow.behaviours.adapt import adapt
 from actorflow.runtime.errors import Full, Malformed, Replaced, WorkerStopped, WouldBlock
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.runtime.worker.pair.accumulation import Accumulation
-from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.probe import PATIENCE
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 import actorflow as af
 from actorflow.behaviours import Linger, Queue
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket, resolve_many
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket, resolve_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import actorflow as af
-from actorflow.runtime.worker import tickets as tickets_module
-from actorflow.runtime.worker.tickets import AsyncTicket, ThreadTicket
+from actorflow.runtime import tickets as tickets_module
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket
 
 
 class Loop(asyncio.SelectorEventLoop):

@@ -10,7 +10,7 @@ import pytest
 
 import actorflow as af
 from actorflow.behaviours import Bounded, Chunk, PerKey, Priority, Queue, Rate, Throttle
-from actorflow.runtime.supervision.spec import Backoff
+from actorflow.runtime.restarts import Backoff
 from actorflow.runtime.worker.job.failure import Retry
 from actorflow.testing import ManualLane, VirtualClock
 from tests.runtime.worker.probe import PATIENCE

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 import actorflow as af
 from actorflow.behaviours import Bounded, Chunk, Queue, Stack, Unique
 from actorflow.behaviours.behaviour import Item
+from actorflow.runtime.tickets import FutureTicket
 from actorflow.runtime.worker.pair.offers import help_out
 from actorflow.runtime.worker.pair.requests import kill, request_stop, retire
 from actorflow.runtime.worker.pair.states import PairState, StopMode
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import make
-from actorflow.runtime.worker.tickets import FutureTicket
 from actorflow.testing import ManualLane, VirtualClock
 
 

@@ -17,9 +17,9 @@ import pykka
 
 import actorflow as af
 from actorflow.behaviours import Queue, Throttle
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.runtime.worker.pair import callers
 from actorflow.runtime.worker.pair.offers import help_out
-from actorflow.runtime.worker.tickets import ThreadTicket
 from actorflow.testing import ManualLane, VirtualClock
 from tests.runtime.worker.probe import is_locked
 from tests.runtime.worker.storms.interleave import PATIENCE, Paused

@@ -22,8 +22,8 @@ from pytest import MonkeyPatch  # noqa: PT013 - the class alone
 
 import actorflow as af
 from actorflow.runtime.lanes.pool import ThreadPool
+from actorflow.runtime.tickets import ThreadTicket
 from actorflow.runtime.worker import shape
-from actorflow.runtime.worker.tickets import ThreadTicket
 from tests.runtime.worker.storms.weather import (
     BEHAVIOURS,
     BOUND,

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from actorflow.runtime.clock import Clock
-    from actorflow.runtime.supervision.spec import Backoff, Grace, RestartName
+    from actorflow.runtime.restarts import Backoff
+    from actorflow.runtime.supervision.spec import Grace, RestartName
     from actorflow.runtime.worker.statistics import WorkerStatistics
 
 __all__ = ["Pool", "Restart", "Server"]
