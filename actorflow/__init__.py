@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from actorflow.api.web_app import web_app
     from actorflow.application import Engine
-    from actorflow.engine.commit.outcomes import Delivery
+    from actorflow.engine.commit.unknown_outcomes import Delivery
     from actorflow.engine.encryption import Encrypted, WrongKey
     from actorflow.engine.errors import BadId, BadResult, Cancelled, NoAnswer, OutcomeUnknown
     from actorflow.engine.kinds.lane import Lane
@@ -270,7 +270,7 @@ _HOMES = {
     "DeadLetter": "actorflow.runtime.worker.job.dead_letters",
     "DeadLetters": "actorflow.runtime.worker.job.dead_letters",
     "Deferred": "actorflow.runtime.worker.job.deferred",
-    "Delivery": "actorflow.engine.commit.outcomes",
+    "Delivery": "actorflow.engine.commit.unknown_outcomes",
     "Displaced": "actorflow.runtime.errors",
     "Drop": "actorflow.runtime.worker.job.failure",
     "Dropped": "actorflow.runtime.errors",

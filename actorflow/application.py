@@ -15,12 +15,12 @@ from actorflow.engine.clock import WALL
 from actorflow.engine.engine import RETENTION, BareEngine
 from actorflow.engine.kinds.cron import ALLOW, OVERLAPS
 from actorflow.flows.execution.loop import MAX_MESSAGES
-from actorflow.flows.service.front import DOMAIN, UNIT, Flows
+from actorflow.flows.service.flows import DOMAIN, UNIT, Flows
 from actorflow.plans.plan import Plan
-from actorflow.plans.service.front import Plans
+from actorflow.plans.service.plans import Plans
 from actorflow.runtime.environment import PROCESS
 from actorflow.runtime.errors import BadOption, install_hint
-from actorflow.workflows.service.front import Workflows
+from actorflow.workflows.service.workflows import Workflows
 from actorflow.workflows.task import Task
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from actorflow.engine.stores.protocol import Store
     from actorflow.flows.execution.node import Payload
     from actorflow.flows.language.tree import Tree
-    from actorflow.plans.service.front import PlanHandle
+    from actorflow.plans.service.plans import PlanHandle
     from actorflow.runtime.environment import Environment
     from actorflow.workflows.service.handle import WorkflowHandle
     from actorflow.workflows.workflow import Workflow

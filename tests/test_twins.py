@@ -14,7 +14,7 @@ from actorflow.engine.operations.dead_letters import Letters
 from actorflow.engine.operations.maintenance import Upkeep
 from actorflow.engine.schedules import Schedule
 from actorflow.flows.errors import FlowMessageRefused
-from actorflow.flows.service.front import Flows
+from actorflow.flows.service.flows import Flows
 from actorflow.testing import VirtualClock
 from tests.flows.engines import PATIENCE
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from actorflow.engine.commit.outcomes import Delivery
+    from actorflow.engine.commit.unknown_outcomes import Delivery
     from actorflow.engine.kind import Kind
     from actorflow.engine.operations.bulk import BulkResult
     from actorflow.engine.operations.dead_letters import Letters

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.engine.executions.recovery import CRASHES
+from actorflow.engine.executions.stored_backlog import CRASHES
 
 ROOT = Path(__file__).parent.parent.parent
 FAULTY = Path(__file__).parent / "faulty.py"

@@ -27,7 +27,7 @@ from actorflow.engine.kind import (
 from actorflow.engine.kinds.cron import CronKind
 from actorflow.engine.kinds.worker import DurableJob, WorkerKind
 from actorflow.flows.execution import codec
-from actorflow.flows.service.front import _launch_body
+from actorflow.flows.service.flows import _launch_body
 from actorflow.flows.service.kind import FlowKind
 from actorflow.flows.service.taskers import Directory
 from actorflow.testing.kinds import RULES, check_kind

@@ -20,7 +20,7 @@ from actorflow.engine.errors import (
     UnknownExecution,
     WaitTimeout,
 )
-from actorflow.engine.executions import recovery, table
+from actorflow.engine.executions import stored_backlog, table
 from actorflow.engine.kind import Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.stores.protocol import Change
 from actorflow.runtime.errors import BadOption
@@ -400,7 +400,7 @@ def test_statistics_are_a_picture(engine: BareEngine) -> None:
 def test_many_executions_are_recovered_page_by_page_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actorflow.engine.executions.recovery._PAGE", 3)
+    monkeypatch.setattr("actorflow.engine.executions.stored_backlog._PAGE", 3)
     names = [f"x{number}" for number in range(20)]
     with BareEngine(tmp_path / "e.db") as engine:
         for text in ("first", "second"):
@@ -417,7 +417,8 @@ def test_many_executions_are_recovered_page_by_page_in_order(
     kept: list[Any] = []  # what reads the second page
 
     def submit(runnable: Any) -> None:
-        kept.append(runnable) if isinstance(runnable, recovery._Later) else POOL.submit(runnable)
+        later = isinstance(runnable, stored_backlog._Later)
+        kept.append(runnable) if later else POOL.submit(runnable)
 
     with BareEngine(tmp_path / "e.db") as engine:
         engine.register(script)

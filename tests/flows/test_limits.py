@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actorflow.flows.errors import BadPayload, FlowError, LimitExceeded, check_payload
+from actorflow.flows.errors import BadPayload, FlowError, LimitExceeded
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.execution.state import ExecutionState, FlowStatus
@@ -14,6 +14,7 @@ from actorflow.flows.language.checks import EmptyFlow, check_text, check_tree
 from actorflow.flows.language.parser import FlowSyntaxError, parse
 from actorflow.flows.limits import LIMITS, Limits
 from actorflow.flows.service.library import Library
+from actorflow.flows.service.payload_check import check_payload
 from tests.flows.driving import run
 
 

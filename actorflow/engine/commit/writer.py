@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.commit.admission import Admission
 from actorflow.engine.commit.deferred_changes import DeferredChanges, StartPredictor
 from actorflow.engine.commit.entries import Append, Request, group, undelivered
-from actorflow.engine.commit.outcomes import Outcomes
+from actorflow.engine.commit.unknown_outcomes import UnknownOutcomes
 from actorflow.engine.commit.wake_chain import WakeChain
 from actorflow.engine.errors import EngineClosed, OutcomeUnknown, StoreRefused
 from actorflow.engine.stores.protocol import Change, NewDead
@@ -137,7 +137,7 @@ class Writer:
         the error, and its messages may have been read meanwhile: so they are read again."""
         self._closing = False
         self._unstored: dict[Append, None] = {}  # messages from outside, not stored yet
-        self.outcomes = Outcomes(decides=store.traits.decides)
+        self.outcomes = UnknownOutcomes(decides=store.traits.decides)
         """What became of messages whose callers could not wait for it."""
         self.awaited: dict[Any, None] = {}
         """Tickets of callers that wait for a change or a call."""

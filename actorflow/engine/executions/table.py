@@ -40,8 +40,8 @@ from actorflow.engine.executions.lost_messages import LostMessages
 from actorflow.engine.executions.outcomes import AlreadyThere, RunRaised
 from actorflow.engine.executions.ownership import refusal_of
 from actorflow.engine.executions.quarantine import Quarantine
-from actorflow.engine.executions.recovery import LOW, StoredBacklog
 from actorflow.engine.executions.run import Runner
+from actorflow.engine.executions.stored_backlog import LOW, StoredBacklog
 from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, DuplicateKey
 from actorflow.runtime.errors import StopTimeout, near

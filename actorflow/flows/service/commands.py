@@ -47,7 +47,7 @@ def run(
 ) -> None:
     """Run a flow to its end and print its last payload."""
     from actorflow.engine.engine import BareEngine  # noqa: PLC0415 - keeps --help fast
-    from actorflow.flows.service.front import Flows  # noqa: PLC0415
+    from actorflow.flows.service.flows import Flows  # noqa: PLC0415
 
     tree = _parsed(file)
     first = _json(payload)

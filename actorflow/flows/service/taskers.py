@@ -16,7 +16,8 @@ import msgspec
 from actorflow.behaviours.arguments import function
 from actorflow.engine.tasks.task import HELD, TaskAttempt
 from actorflow.engine.tasks.tasker import function_of
-from actorflow.flows.errors import FlowError, UnknownTasker, pack_payload
+from actorflow.flows.errors import FlowError, UnknownTasker
+from actorflow.flows.service.payload_check import pack_payload
 from actorflow.runtime.errors import BadOption, near
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.engine.engine import BareEngine
 from actorflow.engine.stores.opening import open_store, scheme_of
 from actorflow.plans.result_files import remove_files
-from actorflow.plans.service.front import Plans
+from actorflow.plans.service.plans import Plans
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.log import log
 

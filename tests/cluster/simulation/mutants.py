@@ -17,8 +17,8 @@ from actorflow.engine.commit.writer import Writer
 from actorflow.engine.executions.admission_lane import InboxAdmission
 from actorflow.engine.executions.cancellation import Cancellation
 from actorflow.engine.executions.ownership import Ownership
-from actorflow.engine.executions.recovery import StoredBacklog
 from actorflow.engine.executions.run import Run
+from actorflow.engine.executions.stored_backlog import StoredBacklog
 from actorflow.engine.executions.table import ExecutionTable
 from actorflow.engine.shared_store import Sharing
 from actorflow.engine.stores.protocol import NEVER_RUN, Change

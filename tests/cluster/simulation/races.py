@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.cluster.ring import Member, Sweep
 from actorflow.engine.commit.writer import Writer
-from actorflow.engine.executions import recovery
+from actorflow.engine.executions import stored_backlog
 from actorflow.engine.executions.cancellation import _Again
 from actorflow.engine.executions.lost_messages import LostMessages
 from actorflow.engine.executions.ownership import Ownership
-from actorflow.engine.executions.recovery import StoredBacklog
 from actorflow.engine.executions.run import Run
+from actorflow.engine.executions.stored_backlog import StoredBacklog
 from actorflow.engine.tasks.table import TaskTable
 from actorflow.engine.timers import Timers
 from actorflow.runtime.errors import WorkerStopped
@@ -127,7 +127,7 @@ def batches_run_again_after_the_engine_was_closed(patch: pytest.MonkeyPatch) -> 
 @RACES.add(35)
 def kills_from_outside_count(patch: pytest.MonkeyPatch) -> None:
     # Messages became dead letters because their process was killed while others ran.
-    patch.setattr(recovery, "CRASHES", 0)
+    patch.setattr(stored_backlog, "CRASHES", 0)
 
 
 @RACES.add(1, storm(FaultType.STORE_FULL, FaultType.STORE_DOWN))

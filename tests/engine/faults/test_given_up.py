@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from actorflow.engine.engine import BareEngine
-from actorflow.engine.executions.recovery import CRASHES
+from actorflow.engine.executions.stored_backlog import CRASHES
 from actorflow.engine.kind import (
     ChildEnded,
     ChildResumed,

@@ -11,7 +11,7 @@ import pytest
 from actorflow.behaviours import Bounded, Queue
 from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution
-from actorflow.engine.executions.recovery import CRASHES
+from actorflow.engine.executions.stored_backlog import CRASHES
 from actorflow.engine.kind import NewChild, NewTask, NewWatch, Outcome, Outgoing, SetTimer, Status
 from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasks.task import HOLD

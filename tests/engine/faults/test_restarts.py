@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actorflow.engine.engine import BareEngine
-from actorflow.engine.executions.recovery import CRASHES
+from actorflow.engine.executions.stored_backlog import CRASHES
 from actorflow.engine.kind import NewTask, Outcome, TaskEnded
 from actorflow.engine.stores.protocol import Change
 from actorflow.engine.tasks.task import HOLD
@@ -235,7 +235,7 @@ def test_a_task_that_is_held_over_many_restarts_is_held(
 def test_an_engine_can_be_closed_again_and_again_while_it_recovers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("actorflow.engine.executions.recovery._PAGE", 1)
+    monkeypatch.setattr("actorflow.engine.executions.stored_backlog._PAGE", 1)
     store = Left()
     names = [f"x{number:02}" for number in range(50)]
     with BareEngine(store) as engine:

@@ -8,12 +8,13 @@ import random
 import msgspec
 import pytest
 
-from actorflow.flows.errors import BadPayload, FlowMessageRefused, check_payload
+from actorflow.flows.errors import BadPayload, FlowMessageRefused
 from actorflow.flows.execution.codec import decode, encode
 from actorflow.flows.execution.node import child_id, child_nid, suffix_of
 from actorflow.flows.execution.requests import launch_message
 from actorflow.flows.execution.state import ExecutionState, FlowStatus
 from actorflow.flows.language.parser import parse
+from actorflow.flows.service.payload_check import check_payload
 from actorflow.testing.flow_driver import FlowDriver, ScriptedTaskers
 from tests.flows.driving import run
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actorflow.engine.kind import Context, Envelope
-    from actorflow.flows.service.front import Flows
+    from actorflow.flows.service.flows import Flows
 
 START = 1_600_000_000.0
 

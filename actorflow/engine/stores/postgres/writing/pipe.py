@@ -1,7 +1,7 @@
-"""Sends a whole transaction at once, and waits once for all of its answers.
+"""Transactions that are sent as a whole, with a single wait for all answers.
 
-psycopg's own pipeline talks to the server after each statement. In a process whose other threads
-compute, every such talk means to wait for the interpreter again, for milliseconds.
+psycopg's own pipeline exchanges data with the server after each statement. Each exchange releases
+the interpreter lock. While other threads compute, it takes milliseconds to get the lock back.
 """
 
 from __future__ import annotations

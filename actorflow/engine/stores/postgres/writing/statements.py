@@ -1,6 +1,7 @@
-"""The statements that write a plan. Each takes rows, so one does for any number.
+"""The SQL statements that write a `CommitPlan` to Postgres.
 
-Statements with a precondition end in `must`, which ends the transaction if it does not hold.
+Each takes rows, so that one statement writes any number of them. A statement with a precondition
+calls the SQL function `must`, which ends the transaction if the precondition does not hold.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ __all__ = ["SESSION", "STORING", "Mark", "statements"]
 
 
 def _settings(*, local: str) -> str:
-    """Return what makes a plan once, and well, for arrays of rows of any length.
+    """Return the statement that makes Postgres plan each statement once, and use the indexes.
 
-    Tables that were never analysed would be scanned, and a plan that does so is kept. To join with
-    arrays of any length is no reason to plan each commit anew.
+    Without it, Postgres would scan tables that were never analysed, and keep that query plan. A
+    generic plan also saves planning each commit again because its arrays have another length.
     """
     values = {
         "enable_seqscan": "off",
@@ -36,7 +37,7 @@ def _settings(*, local: str) -> str:
 
 
 SESSION = _settings(local="false")
-"""Sets what a connection needs, once."""
+"""Prepares a new connection."""
 _TRANSACTION = _settings(local="true")
 _MARK = """
 WITH noted AS (

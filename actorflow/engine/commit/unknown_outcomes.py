@@ -1,4 +1,4 @@
-"""Outcomes that were unknown when a caller had to have an answer.
+"""Commits and messages whose outcome was unknown when their caller had to get an answer.
 
 There are two cases. A commit that failed may be on the disk; its changes know more once the store
 has committed something else. And a message may be part of a commit that the store has refused and
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.protocol import Change
 
-__all__ = ["Delivery", "Outcomes"]
+__all__ = ["Delivery", "UnknownOutcomes"]
 
 _KEPT = 10_000
 _NOT_STORED = (StoreRefused, ExecutionEnded, KindMismatch, UnknownExecution)
@@ -43,7 +43,7 @@ class Delivery(StrEnum):
     """Nobody knows yet; or the id is that of an engine that was closed."""
 
 
-class Outcomes:
+class UnknownOutcomes:
     """The latest 10,000 outcomes that were unknown. Thread-safe.
 
     Args:

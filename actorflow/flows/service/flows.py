@@ -14,7 +14,7 @@ from actorflow.engine import bodies
 from actorflow.engine.errors import ExecutionEnded, UnknownExecution, WaitTimeout
 from actorflow.engine.ids import check_id, read
 from actorflow.engine.kind import ENDED
-from actorflow.flows.errors import FlowError, FlowMessageRefused, check_payload, pack_payload
+from actorflow.flows.errors import FlowError, FlowMessageRefused
 from actorflow.flows.execution.codec import decode, tree_bytes
 from actorflow.flows.execution.loop import MAX_MESSAGES
 from actorflow.flows.execution.node import ROOT, child_id
@@ -31,6 +31,7 @@ from actorflow.flows.service.awaited_points import Search, missed, steps_of
 from actorflow.flows.service.exids import ExidMaker, check_domain
 from actorflow.flows.service.kind import KIND, FlowKind
 from actorflow.flows.service.library import Library
+from actorflow.flows.service.payload_check import check_payload, pack_payload
 from actorflow.flows.service.received_messages import launch_body, task_id
 from actorflow.flows.service.taskers import Directory, adapt, adapt_cancel, qualified
 from actorflow.runtime.errors import BadOption

@@ -1,4 +1,4 @@
-"""The backlog: messages that are in the store and not in memory.
+"""The backlog: messages that are stored and not in memory.
 
 An earlier engine has left them, or there are too many of them for one execution, or the store could
 not be read for a moment. All of it happens in the writer's thread.
@@ -52,7 +52,7 @@ _PAGE = 500
 
 
 class _Later:
-    """Makes the writer call a function once the pool has started all earlier submissions."""
+    """Makes the writer call a function after the pool has started all that was submitted before."""
 
     __slots__ = ("_call", "_writer")
 
