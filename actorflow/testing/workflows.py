@@ -359,6 +359,8 @@ class WorkflowHarness(Generic[R]):
             while self._instance.state.decision_ongoing:
                 answer = self._decider.decide(self._cls, self._instance, at=self._now)
                 self._pass((answer,))
+            if self._end_children():
+                continue
             if not self._jobs or self._instance.state.ended:
                 return
             job = self._jobs.popleft()
@@ -367,6 +369,20 @@ class WorkflowHarness(Generic[R]):
                 ended = self._do(job)
                 begun: list[m.Received] = [m.Started(self._now, job.step)]
                 self._pass([*begun, *ended])
+
+    def _end_children(self) -> bool:
+        """End the sub-workflows that a cancel has asked to end; return whether there were any."""
+        cancellation = self._instance.state.cancellation
+        found = False
+        for step in () if cancellation is None else tuple(cancellation.ending):
+            status = self._instance.status(step)
+            if status is None or status.type is not StepType.FLOW or status.error is not UNSET:
+                continue
+            if status.status is StepState.SCHEDULED:
+                error = {"name": "Cancelled", "message": "it was cancelled"}
+                self._pass([m.StepHasFailed(self._now, step, error)])
+                found = True
+        return found
 
     def _take(self, sent: list[m.Outgoing]) -> None:
         for each in sent:

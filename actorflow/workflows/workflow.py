@@ -128,9 +128,9 @@ class Workflow(Generic[R_co]):
                 logged, 10,000 by default: `again` begins a fresh history.
             cancel_timeout: how many seconds the code may take after a cancel, 3,600 by default.
                 Then the instance ends.
-            cancel_children: when open tasks and sub-workflows are cancelled: "first" (the default,
-                before the code sees the cancel), "last" (after the code), or "leave" (sub-workflows
-                go on).
+            cancel_children: when open tasks and sub-workflows are cancelled: "first" (the default:
+                the code sees the cancel when they have ended), "last" (after the code), or "leave"
+                (sub-workflows go on).
             **options: of other bases.
 
         """

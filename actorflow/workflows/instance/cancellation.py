@@ -6,7 +6,7 @@ the step fails. Later steps of the code are done like any others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actorflow.workflows.instance import messages as m
 from actorflow.workflows.instance.kept import kept_event
@@ -113,9 +113,45 @@ class Cancelling:
             before = [status for status in statuses if status.step not in scheduled]
             if any(self._has_news(status) for status in before):
                 continue  # it continues with that, and sees the cancel at its next step
+            if cancellation.children == "first" and self._end_children(before):
+                continue  # it sees the cancel when they have ended
             for status in statuses:
                 self._fail(status, at, begun=status in before)
             cancellation.told.append(key)
+
+    def _end_children(self, awaited: list[StepStatus]) -> bool:
+        """Stop steps if there are children among them; return whether one has not ended yet."""
+        cancellation = self._state.cancellation
+        assert cancellation is not None  # noqa: S101 - called by `tell`
+        opened = [
+            status
+            for status in awaited
+            if status.type is StepType.FLOW
+            and status.status is StepState.SCHEDULED
+            and status.error is UNSET
+        ]
+        if not opened:
+            return False
+        for status in awaited:
+            begun = status.type is not StepType.WAIT and status.status is StepState.SCHEDULED
+            if begun and status.step not in cancellation.ending:
+                self._stop(status)
+                cancellation.ending.append(status.step)
+        return True
+
+    def child_ended(self, status: StepStatus, error: dict[str, Any], at: float) -> bool:
+        """Note that a child has ended that was asked to; return whether it was asked.
+
+        Its branch sees the cancel instead of its failure.
+        """
+        cancellation = self._state.cancellation
+        if cancellation is None or status.step not in cancellation.ending:
+            return False
+        status.error = error
+        self._steps.changed(status)
+        if not self._state.decision_ongoing:
+            self.tell(at)
+        return True
 
     def _has_news(self, status: StepStatus) -> bool:
         return status.status is StepState.SCHEDULED and self._steps.is_over(status)
@@ -125,8 +161,10 @@ class Cancelling:
         assert cancellation is not None  # noqa: S101 - called by `tell`
         if status.type is StepType.WAIT:
             self._waits.withdraw(status)
-        elif status.status is StepState.SCHEDULED and (
-            not begun or cancellation.children == "first"
+        elif (
+            status.status is StepState.SCHEDULED
+            and (not begun or cancellation.children == "first")
+            and status.step not in cancellation.ending
         ):
             self._stop(status)
         # One that has failed before waits for a retry.

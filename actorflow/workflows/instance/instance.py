@@ -345,7 +345,7 @@ class Instance:
     def _failed(self, failed: m.StepHasFailed) -> None:
         self._waits.end_due(failed.at)
         status = self._unfinished(failed.step, failed.attempt)
-        if status is not None:
+        if status is not None and not self._cancelling.child_ended(status, failed.error, failed.at):
             error = dict(failed.error)
             data = {"error_name": error.pop("name", None), "error_input": error}
             self._buffer.push_end(status, failed.at, BranchType.FAILURE, data)
@@ -358,6 +358,10 @@ class Instance:
         self._waits.end_due(stalled.at)
         status = self._unfinished(stalled.step, stalled.attempt)
         if status is None:
+            return
+        if stalled.error is not None and self._cancelling.child_ended(
+            status, stalled.error, stalled.at
+        ):
             return
         if stalled.error is not None and status.raises:
             self._failed(m.StepHasFailed(stalled.at, stalled.step, stalled.error, stalled.attempt))

@@ -266,6 +266,8 @@ class CancelState(Struct, omit_defaults=True, gc=False):
     """Tasks and children that were open when it came."""
     told: list[int] = []
     """Keys of the branches that have seen it."""
+    ending: list[str] = []
+    """Steps that were stopped before their branches see it: their children take a while to end."""
     events: list[KeptEvent] = []
     """Events since then: they have no branches."""
 

@@ -393,7 +393,9 @@ def _child(instance: Instance | None, ended: ChildEnded, found: ReceivedBatch) -
 
 def _error(error: Failure | None, outcome: str) -> dict[str, Any]:
     if error is None:
-        return {"name": "Cancelled" if outcome == "cancelled" else outcome, "message": ""}
+        if outcome == "cancelled":
+            return {"name": "Cancelled", "message": "it was cancelled"}
+        return {"name": outcome, "message": ""}
     described: dict[str, Any] = {"name": error.type, "message": error.message}
     if error.traceback:
         described["stacktrace"] = error.traceback

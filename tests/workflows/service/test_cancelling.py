@@ -160,6 +160,86 @@ def test_x02_x06_children_are_told_first_last_or_never(
     assert DONE == ["child", "parent", "parent", "child", "parent", "child"]
 
 
+def test_x02_children_have_ended_before_the_code_sees_the_cancel(
+    engine: af.Engine, clock: VirtualClock
+) -> None:
+    class Child(af.Workflow[str]):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def handle(self) -> str:
+            try:
+                self.wait("go")
+            finally:
+                self.wait("clean")
+                self.execute(do(self.name))
+            return "went"
+
+    class Parent(af.Workflow[None]):
+        def handle(self) -> None:
+            try:
+                self.execute(Child("one"), Child("two"), af.Wait("never"))
+            finally:
+                self.execute(do("parent"))
+
+    parent = engine.start(Parent(), id="p")
+    children = ["p/0/0.0", "p/0/0.1"]
+    until(engine, lambda: set(children) <= set(_ids(engine)))
+    parent.cancel()
+    for child in children:
+        handle = engine.workflows.get(Child, child)
+        _until_it_waits_for(engine, handle, "clean")
+        assert (["one"] if child == children[1] else []) == DONE
+        engine.send(child, {"event": "clean", "data": None})
+        with pytest.raises(af.Cancelled):
+            engine.result(child, PATIENCE)
+    with pytest.raises(af.Cancelled):
+        parent.result(PATIENCE)
+    assert DONE == ["one", "two", "parent"]
+
+    # A child that does not end is left behind after the time for cleaning up.
+    parent = engine.start(Parent(), id="q")
+    until(engine, lambda: "q/0/0.1" in _ids(engine))
+    parent.cancel()
+    _until_it_waits_for(engine, engine.workflows.get(Child, "q/0/0.0"), "clean")
+    clock.advance(3_601)
+    with pytest.raises(af.Cancelled):
+        parent.result(PATIENCE)
+    assert DONE[-1] == "parent"
+
+
+def test_x02_a_child_that_is_stuck_or_done_delays_no_cancel(engine: af.Engine) -> None:
+    class Child(af.Workflow[str]):
+        def handle(self) -> str:
+            try:
+                self.wait("go")
+            except af.Cancelled:
+                raise ValueError("a bug") from None
+            return "went"
+
+    class Parent(af.Workflow[None]):
+        def handle(self) -> None:
+            try:
+                self.execute(Child(), af.Wait("never"))
+            finally:
+                self.execute(do("parent"))
+
+    for name in ("stuck", "done"):
+        parent = engine.start(Parent(), id=name)
+        child = _first_child(engine, Child, name)
+        if name == "done":
+            child.send("go")
+            assert child.result(PATIENCE) == "went"
+        parent.cancel()
+        with pytest.raises(af.Cancelled):
+            parent.result(PATIENCE)
+    assert DONE == ["parent", "parent"]
+
+
+def _until_it_waits_for(engine: af.Engine, handle: af.WorkflowHandle[Any], event: str) -> None:
+    until(engine, lambda: [each.event for each in handle.query().state.waits] == [event])
+
+
 def _first_child(engine: af.Engine, cls: type[af.Workflow[Any]], of: str) -> Any:
     """Return the handle of the first child of an execution, once it waits."""
     until(engine, lambda: f"{of}/0/0.0" in _ids(engine))
@@ -416,9 +496,9 @@ def test_it_goes_on_to_clean_up_after_a_restart(
     tmp_path: Path, opens: Callable[..., af.Engine]
 ) -> None:
     with opens(tmp_path / "a.db") as engine:
-        engine.start(Cleans(), id="c")
+        cleans = engine.start(Cleans(), id="c")
         engine.cancel("c")
-        until(engine, lambda: engine.execution("c").view.state.cancellation is not None)
+        until(engine, lambda: cleans.query().state.cancellation is not None)
     with opens(tmp_path / "a.db") as engine:
         cleans = engine.workflows.get(Cleans, "c")
         cleans.send("cleaned")
