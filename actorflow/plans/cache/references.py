@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.plans.cache.fingerprint.definitions import is_a
 from actorflow.plans.cache.fingerprint.ownership import is_own
+from actorflow.runtime.processes.packed import by_value_pickler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,11 +57,9 @@ def dump(value: Any) -> tuple[bytes, tuple[str, ...]]:
 
 def dump_by_value(value: Any) -> tuple[bytes, tuple[str, ...]]:
     """Like `dump`, but pickle code that cannot be imported by value."""
-    cloudpickle: Any = import_module("cloudpickle")  # only for results that pickle cannot send
-
     names: set[str] = set()
 
-    class _NotingByValue(cloudpickle.Pickler):  # type: ignore[misc]
+    class _NotingByValue(by_value_pickler()):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             _note(value, names)
             reduced = super().reducer_override(value)

@@ -7,6 +7,7 @@ name (lambdas, closures, functions of a session without a file) goes by value, w
 
 from __future__ import annotations
 
+import io
 import pickle
 import sys
 from importlib import import_module
@@ -18,7 +19,15 @@ from actorflow.runtime.errors import BadJob, install_hint, kind_and_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["LARGE", "Packed", "main_is_importable", "pack", "pack_value", "unpack"]
+__all__ = [
+    "LARGE",
+    "Packed",
+    "by_value_pickler",
+    "main_is_importable",
+    "pack",
+    "pack_value",
+    "unpack",
+]
 
 LARGE = 64 * 1024
 """Bytes from which on a buffer travels through shared memory."""
@@ -92,7 +101,39 @@ def pack_value(value: Any) -> Packed:
         if _cloudpickle() is None:
             return Packed(data, buffers)
     buffers.clear()
-    return Packed(_cloudpickle().dumps(value, 5, buffer_callback=keep), buffers)
+    file = io.BytesIO()
+    by_value_pickler()(file, 5, buffer_callback=keep).dump(value)
+    return Packed(file.getvalue(), buffers)
+
+
+def by_value_pickler() -> Any:
+    """Return the class of picklers that pickle what cannot be imported by value.
+
+    Raises:
+        ImportError: cloudpickle is not installed.
+
+    """
+    cloudpickle: Any = import_module("cloudpickle")  # an extra
+
+    class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            reduced = super().reducer_override(value)
+            if isinstance(value, type) and isinstance(reduced, tuple) and len(reduced) > _STATE:
+                return _without_cache(reduced)
+            return reduced
+
+    return ByValuePickler
+
+
+_STATE = 2  # the place of the state in what a reducer returns
+
+
+def _without_cache(reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Drop what msgspec has found out about a class, which cannot be pickled."""
+    state = reduced[_STATE]
+    if isinstance(state, tuple) and state and isinstance(state[0], dict):
+        state[0].pop("__msgspec_cache__", None)
+    return reduced
 
 
 def unpack(data: bytes | memoryview, buffers: Sequence[Any] = ()) -> Any:

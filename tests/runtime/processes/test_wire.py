@@ -8,8 +8,11 @@ import pickle
 import socket
 import sys
 import types
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -205,3 +208,23 @@ def test_a_main_module_without_a_file_cannot_be_imported(monkeypatch: pytest.Mon
     assert not packed.main_is_importable()
     main.__file__ = "program.py"
     assert packed.main_is_importable()
+
+
+def test_a_class_that_msgspec_has_read_goes_by_value() -> None:
+    @dataclass
+    class Point:
+        x: int
+
+    class Colour(Enum):
+        RED = "red"
+
+    assert msgspec.convert({"x": 1}, Point) == Point(1)
+    assert msgspec.convert("red", Colour) is Colour.RED
+
+    def made() -> tuple[Point, Colour]:
+        return Point(2), Colour.RED
+
+    packed = pack_value(made)
+    point, colour = unpack(packed.data, packed.buffers)()
+    assert (point.x, colour.name) == (2, "RED")
+    assert msgspec.convert({"x": 3}, type(point)).x == 3
