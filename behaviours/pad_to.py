@@ -31,6 +31,9 @@ class PadTo(Wrapper):
     - `round="cheapest"`: the cheaper of the two for each message, by how long calls of each size
       have taken. A size that has not been called yet is taken to cost in proportion.
 
+    If the behaviour inside hands over fewer messages than it is asked for, because they have other
+    keys or exceed a rate, there is more to fill up; so put `PadTo` inside a `Bucket`.
+
     Items that fill up the batch stand at its end. They are not messages: they are not counted, and
     the job's answers to them are discarded. `PadTo` must be the outermost behaviour that
     determines the size of a batch.

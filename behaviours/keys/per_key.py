@@ -35,6 +35,9 @@ class PerKey(Wrapper):
     batch that is retried has not. Messages of other keys overtake it. Looking past such messages
     costs O(1) for each, each time a batch is taken.
 
+    When the executor crashes or is killed, its batches have ended, although a thread may go on with
+    the job of one for a while, because nothing can stop it.
+
     `key` is a function of the message or the index of an element; by default the first element.
     A message without a usable key is refused alone, with `Malformed`.
 
