@@ -70,7 +70,10 @@ if not hasattr(socket, "CMSG_SPACE"):
 LOST = "there was no file descriptor left to receive it with; raise the limit (ulimit -n)"
 """Why a frame arrives without its data."""
 
-_HEAD = struct.Struct("<BBHIQQQdd")  # kind, files, buffers, -, length, sequence, number, two times
+# kind, files, buffers, mark, length, sequence, number, two times
+_HEAD = struct.Struct("<BBHIQQQdd")
+_MARK = 0xAF10_F10D
+"""Begins no text: what a job has written to all its files by mistake is no frame."""
 _SIZE = _HEAD.size
 _READ = 64 * 1024
 _FILES_MOST = 128  # file descriptors in one write; Linux allows 253
@@ -109,10 +112,10 @@ def encode(
     """
     if packed is None:
         files = 0 if file is None else 1
-        return _HEAD.pack(kind, files, 0, 0, 0, sequence, number, first, second), file
+        return _HEAD.pack(kind, files, 0, _MARK, 0, sequence, number, first, second), file
     data, buffers = packed.data, packed.buffers
     if not buffers and len(data) < LARGE:
-        head = _HEAD.pack(kind, 0, 0, 0, len(data), sequence, number, first, second)
+        head = _HEAD.pack(kind, 0, 0, _MARK, len(data), sequence, number, first, second)
         return head + data, None
     parts = [memoryview(data), *(each.raw() for each in buffers)]
     table = array.array("Q", [part.nbytes for part in parts]).tobytes()
@@ -120,9 +123,9 @@ def encode(
         segment = write_segment(parts)
     except OSError:  # no more files or no more shared memory: then through the socket
         body = b"".join((table, *parts))
-        head = _HEAD.pack(kind, 0, len(parts), 0, len(body), sequence, number, first, second)
+        head = _HEAD.pack(kind, 0, len(parts), _MARK, len(body), sequence, number, first, second)
         return head + body, None
-    head = _HEAD.pack(kind, 1, len(parts), 0, len(table), sequence, number, first, second)
+    head = _HEAD.pack(kind, 1, len(parts), _MARK, len(table), sequence, number, first, second)
     return head + table, segment
 
 
@@ -144,7 +147,7 @@ class Channel:
         Raises:
             BlockingIOError: nothing has arrived, and the socket does not block.
             EOFError: the other end is closed.
-            OSError: the connection is broken.
+            OSError: the connection is broken, or somebody else has written to it.
 
         """
         data, ancillary, _flags, _ = self.socket.recvmsg(_READ, _ANCILLARY, _CLOEXEC)
@@ -173,9 +176,11 @@ class Channel:
                 self._missing = _SIZE - (end - at)
                 self._pieces.append(data[at:])
                 break
-            kind, files, parts, _, length, sequence, number, first, second = _HEAD.unpack_from(
+            kind, files, parts, mark, length, sequence, number, first, second = _HEAD.unpack_from(
                 data, at
             )
+            if mark != _MARK:
+                raise ConnectionError("somebody else has written to the socket")
             stop = at + _SIZE + length
             if stop > end:
                 self._missing = stop - end
