@@ -51,11 +51,11 @@ def create_app(engine: BareEngine, token: str | None = None, *, local: bool = Fa
     for kind in (*REPORTED, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(BodyLimit)
-    app.add_middleware(FramingGuard)
     if token is not None:
         app.add_middleware(TokenGuard, token=token)
     if local:
         app.add_middleware(LocalGuard)
+    app.add_middleware(FramingGuard)  # the outermost: also a request without rights is refused
     return app
 
 
@@ -86,6 +86,7 @@ def create_monitor(engine: BareEngine) -> FastAPI:
             return Answer({"ready": False, "message": kind_and_text(error)}, 503)
         return Answer({"ready": True})
 
+    app.add_middleware(FramingGuard)
     return app
 
 

@@ -32,10 +32,11 @@ async def _refuse(
 
 
 class FramingGuard:
-    """Refuses requests whose end two servers may see in different places.
+    """Refuses requests that two servers may read in different ways, and closes the connection.
 
     A proxy that believes `Content-Length` and a server that believes `Transfer-Encoding` would take
-    the rest of one request for another one. The connection is closed.
+    the rest of one request for another one. Of two headers that grant access, a proxy may check the
+    first and a server the last.
     """
 
     def __init__(self, app: Application) -> None:
@@ -44,12 +45,24 @@ class FramingGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 400, or pass the request on."""
         if scope["type"] == "http":
-            names = [name for name, _ in scope["headers"]]
-            if b"transfer-encoding" in names and b"content-length" in names:
-                text = "a request has Content-Length or Transfer-Encoding, not both"
-                await _refuse(text, 400, scope, receive, send, Connection="close")
+            fault = _fault([name for name, _ in scope["headers"]])
+            if fault is not None:
+                await _refuse(fault, 400, scope, receive, send, Connection="close")
                 return
         await self._app(scope, receive, send)
+
+
+def _fault(names: list[bytes]) -> str | None:
+    """Return why the headers of a request are ambiguous, or None."""
+    if b"transfer-encoding" in names and b"content-length" in names:
+        return "a request has Content-Length or Transfer-Encoding, not both"
+    for name in _SINGLE:
+        if names.count(name) > 1:
+            return f"a request has one {name.decode().title()} header, not several"
+    return None
+
+
+_SINGLE = (b"authorization", b"host", b"origin", b"sec-fetch-site")
 
 
 class TokenGuard:
@@ -63,10 +76,6 @@ class TokenGuard:
         """Answer 401, or pass the request on."""
         if scope["type"] == "http":
             given = [value for name, value in scope["headers"] if name == b"authorization"]
-            if len(given) > 1:
-                text = "a request has one Authorization header, not several"
-                await _refuse(text, 400, scope, receive, send)
-                return
             if not given or not secrets.compare_digest(given[0], self._wanted):
                 text = "this engine wants its token: Authorization: Bearer TOKEN"
                 await _refuse(text, 401, scope, receive, send, WWW_Authenticate="Bearer")
