@@ -12,7 +12,7 @@ import socket
 import tempfile
 import threading
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +23,7 @@ from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.supervision.actor import SupervisorActor
 from actorflow.runtime.supervision.tree import outline
 from actorflow.runtime.worker.ref import WorkerRef
+from actorflow.runtime.worker.statistics import WorkerStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ __all__ = ["Observation", "act", "folder", "look", "observe", "snapshot", "worke
 _LONGEST = 16 << 20  # bytes of one answer
 _LONGEST_REQUEST = 10_000
 _PATIENCE = 5.0  # seconds
+_FIGURES = tuple(each.name for each in fields(WorkerStatistics))
 
 
 class Observation:
@@ -97,12 +99,13 @@ def snapshot() -> dict[str, Any]:
     workers = {}
     for name, ref in _workers():
         try:
-            found = asdict(ref.statistics())
+            found = ref.statistics()
         except WorkerStopped:
             continue
         life = ref.actor.lifecycle
         workers[name] = {
-            **found,
+            **{each: getattr(found, each) for each in _FIGURES},
+            "batch_sizes": {str(size): count for size, count in found.batch_sizes.items()},
             "state": "paused" if ref.actor.is_paused else ref.status.name.lower(),
             "behaviour": brief(ref.actor.core.behaviour),
             "supervisor": None if life.supervisor is None else repr(life.supervisor),

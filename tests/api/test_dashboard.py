@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import anyio
 import pytest
 from fastapi import FastAPI
 
 import actorflow as af
 from actorflow.api.cli.connect import reach
+from actorflow.api.pages import app as pages
 from actorflow.api.pages.actions import ACTIONS
 from actorflow.api.pages.app import PAGES as ALL_PAGES
 from actorflow.api.pages.app import store_app
+from actorflow.api.pages.content.samples import Samples
 from actorflow.api.pages.security import COOKIE
 from actorflow.engine.errors import ExecutionEnded
 from tests.api.browser import Browser
@@ -235,6 +239,61 @@ def test_the_dashboard_can_be_mounted(engine: af.Engine) -> None:
     with Browser.of(site) as browser:
         assert "order-1" in browser.get("/actorflow/executions").text
         assert browser.get("/actorflow/static/style.css").status == 200
+
+
+def test_updates_take_a_small_share_of_a_processor(
+    engine: af.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost, slept = 0.001, []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    monkeypatch.setattr(
+        pages._Pages, "_timed_fragment", lambda *_: (f"after {len(slept)} pauses", cost)
+    )
+    shown = pages._Pages(None, None)  # type: ignore[arg-type] # that it does not use
+    updates = shown._updates(None, "workers")  # type: ignore[arg-type]
+
+    async def follow() -> None:
+        nonlocal cost
+        for cost in (0.001, 0.05, 60.0):  # noqa: B007 - the fragment has it
+            assert await anext(updates) == f"data: after {len(slept)} pauses\n\n"
+
+    asyncio.run(follow())
+    assert slept[0] == 1.0
+    assert slept[1] == pytest.approx(2.5)
+
+
+def test_a_thousand_workers_are_kept_for_minutes_in_little_room() -> None:
+    clock = iter(range(10_000))
+    samples = Samples(lambda: float(next(clock)))
+    for _ in range(150):
+        sample = samples.take(ManyWorkers())
+        assert sample.workers["w-7"]["reasons"] == {"idle": 1}
+    found = samples.series(lambda each: float(len(each.workers["w-7"])))
+    assert (len(found["at"]), set(found["values"])) == (100, {4.0})
+
+
+class ManyWorkers:
+    """The verbs that samples need, of an engine with a thousand workers."""
+
+    row: ClassVar[dict[str, Any]] = {
+        "held": 1, "accepted": 2, "processed": 1, "batches": 1, "reasons": {"idle": 1},
+    }  # fmt: skip
+
+    def health(self) -> dict[str, Any]:
+        """Run."""
+        return {"live": True}
+
+    def stats(self) -> dict[str, Any]:
+        """Count nothing."""
+        return {}
+
+    def workers(self) -> dict[str, Any]:
+        """Return a thousand workers."""
+        return {"workers": {f"w-{number}": self.row for number in range(1_000)}, "trees": []}
 
 
 def test_a_large_form_is_refused(browser: Browser) -> None:

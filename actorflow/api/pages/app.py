@@ -48,6 +48,7 @@ _NO_RIGHTS = "open the link that the command printed, or ask the owner of this e
 _NOT_FOUND = (UnknownExecution, UnknownWorker)
 
 _EVERY = 1.0  # seconds between two updates of a page
+_SHARE = 0.02  # of a processor that the updates of a page take, at most
 _LASTS = 10.0  # seconds until a stream of updates ends, and the page opens the next one
 
 NAVIGATION = (
@@ -206,12 +207,19 @@ class _Pages:
         sent: str | None = None
         deadline = time.monotonic() + _LASTS
         while time.monotonic() < deadline:
-            text = await run_in_threadpool(self._fragment, request, name)
+            text, took = await run_in_threadpool(self._timed_fragment, request, name)
             if text != sent:
                 sent = text
                 lines = "".join(f"data: {line}\n" for line in text.split("\n"))
                 yield f"{lines}\n"
-            await anyio.sleep(_EVERY)
+            pause = max(_EVERY, took / _SHARE)
+            await anyio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+
+    def _timed_fragment(self, request: Request, name: str) -> tuple[str, float]:
+        """Return the part of a page that changes, and the processor time that it took."""
+        began = time.thread_time()
+        text = self._fragment(request, name)
+        return text, time.thread_time() - began
 
     def _fragment(self, request: Request, name: str) -> str:
         """Return the part of a page that changes."""

@@ -28,8 +28,8 @@ Numbers = Annotated[
 @verb(Access.READ)
 def workers(_engine: BareEngine) -> dict[str, Any]:
     """Show the workers and the supervision trees of the engine's process."""
-    found: dict[str, Any] = plain(snapshot())
-    return found
+    found = snapshot()  # whose figures are plain, and may be of thousands of workers
+    return {**found, "trees": plain(found["trees"])}
 
 
 @verb(Access.READ)

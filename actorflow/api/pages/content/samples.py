@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["Samples", "WorkerSample", "chart", "rate"]
 
 _KEPT = 300
+_ROWS = 100_000  # figures of workers that are kept, at most
 _APART = 0.9  # seconds between two samples, at least
 _WINDOW = 30.0  # seconds over which a rate is taken
 
 
+_FIGURES = ("held", "accepted", "processed", "batches")
+"""The figures of workers that are kept."""
+
+
 class WorkerSample(NamedTuple):
-    """The figures of one moment."""
+    """The figures of one moment. Those that are kept have `_FIGURES` of each worker only."""
 
     at: float
     stats: dict[str, Any]
@@ -47,7 +52,9 @@ class Samples:
         sample = WorkerSample(self._clock(), verbs.stats(), process["workers"], process["trees"])
         with self._lock:
             if not self._samples or abs(sample.at - self._samples[-1].at) >= _APART:
-                self._samples.append(sample)
+                self._samples.append(_kept(sample))
+                while len(self._samples) * len(sample.workers) > _ROWS:
+                    self._samples.popleft()
         return sample
 
     def before(self, sample: WorkerSample) -> WorkerSample | None:
@@ -77,6 +84,13 @@ class Samples:
                 for index in range(1, len(at))
             ],
         }
+
+
+def _kept(sample: WorkerSample) -> WorkerSample:
+    workers = {
+        name: {figure: row[figure] for figure in _FIGURES} for name, row in sample.workers.items()
+    }
+    return sample._replace(workers=workers, trees=[])
 
 
 def rate(now: Mapping[str, Any], old: Mapping[str, Any] | None, name: str, span: float) -> float:

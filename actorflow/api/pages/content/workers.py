@@ -23,7 +23,8 @@ def workers(look: Look) -> dict[str, Any]:
     """Return the workers, those with the most messages first."""
     sample = look.samples.take(look.verbs)
     wanted = look.query.get("text", "").casefold()
-    found = [_row(look, sample, name) for name in sample.workers if wanted in name.casefold()]
+    old = look.samples.before(sample)
+    found = [_row(sample, old, name) for name in sample.workers if wanted in name.casefold()]
     found.sort(key=lambda each: (-each["held"], -each["rate"], each["name"]))
     return {
         "rows": found[:_MOST],
@@ -33,8 +34,8 @@ def workers(look: Look) -> dict[str, Any]:
     }
 
 
-def _row(look: Look, sample: WorkerSample, name: str) -> dict[str, Any]:
-    now, old = sample.workers[name], look.samples.before(sample)
+def _row(sample: WorkerSample, old: WorkerSample | None, name: str) -> dict[str, Any]:
+    now = sample.workers[name]
     then = None if old is None else old.workers.get(name)
     span = 0.0 if old is None else sample.at - old.at
     speed = rate(now, then, "processed", span)
@@ -56,7 +57,7 @@ def worker(look: Look) -> dict[str, Any]:
     name = look.query.get("name", "")
     sample = look.samples.take(look.verbs)
     letters = look.verbs.worker_letters(name, limit=50)  # raises for an unknown one
-    row = _row(look, sample, name)
+    row = _row(sample, look.samples.before(sample), name)
     times = {
         f"{part} {quantile}": row[f"{part}_{quantile}"] or 0.0
         for part in ("wait", "service", "latency")
