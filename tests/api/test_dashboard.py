@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 TOKEN = "secret-7"  # noqa: S105 - a test
 NASTY = "<script>alert(1)</script>\"'&"
+OF_SOMETHING = ("attention", "bulk", "execution", "worker", "what-if")
 PAGES = (
-    *(f"/{name}" for name in ALL_PAGES if name not in ("attention", "bulk", "execution", "worker")),
+    *(f"/{name}" for name in ALL_PAGES if name not in OF_SOMETHING),
     "/",
     "/bulk?action=cancel&text=%3Cscript%3Ealert(1)%3C/script%3E",
     "/executions?kind=%3Cscript%3Ealert(1)%3C/script%3E&note=%3Cscript%3Ealert(1)%3C/script%3E",

@@ -85,7 +85,8 @@ def test_every_page_can_be_read_by_everybody(
 ) -> None:
     window.look(size, scheme)
     found = {}
-    pages = {**PAGES, "worker": link("worker", name=shipping(engine))}
+    named = {each: link(each, name=shipping(engine)) for each in ("worker", "what-if")}
+    pages = {**PAGES, **named}
     for name, path in pages.items():
         window.open(path)
         found[name] = window.barriers()
@@ -289,6 +290,22 @@ def test_a_worker_is_paused_and_its_dead_letters_retried(engine: af.Engine, wind
     window.open(link("worker", name=name))
     window.press("Delete")
     assert Verbs(engine).worker_letters(name)["count"] == 0
+
+
+def test_another_policy_is_simulated_for_a_worker(window: Window) -> None:
+    with af.spawn(lambda _rows, _state: None, name="simulated") as worker:
+        window.open("worker?name=simulated")
+        window.shows("No batch since this page is open.")
+        for row in range(40):
+            worker.push_block(row)
+        window.shows("gaps are idle time")
+        window.do(lambda page: page.get_by_role("link", name="What if it had").click())
+        window.is_titled("What if: simulated - actorflow")
+        window.do(lambda page: page.get_by_role("slider").fill("50"))
+        window.shows("50 ms")
+        window.press("Simulate")
+        window.shows("linger(queue, 50ms)")
+        assert window.barriers() == []
 
 
 def test_dead_letters_are_retried_and_deleted(engine: af.Engine, window: Window) -> None:

@@ -75,6 +75,7 @@ PAGES: dict[str, Callable[[Look], dict[str, Any]]] = {
     "dead": lists.dead,
     "workers": workers.workers,
     "worker": workers.worker,
+    "what-if": workers.what_if,
     "tree": workers.tree,
     "schedules": lists.schedules,
     "cluster": lists.cluster,
@@ -82,7 +83,7 @@ PAGES: dict[str, Callable[[Look], dict[str, Any]]] = {
 }
 """The pages by name; each builds the data for the template of that name."""
 
-_STILL = ("bulk",)
+_STILL = ("bulk", "what-if")
 """Pages that do not update themselves."""
 
 

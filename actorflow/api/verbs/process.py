@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from actorflow.api.plain import plain
+from actorflow.api.verbs.batch_log import batch_log
 from actorflow.api.verbs.parameters import LIMIT, Limit
 from actorflow.api.verbs.table import Access, verb
-from actorflow.runtime.errors import kind_and_text
+from actorflow.runtime.errors import BadOption, kind_and_text
 from actorflow.runtime.observe import snapshot, worker_named
 
 if TYPE_CHECKING:
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
+_FEW = 10  # batches, from which nothing can be concluded
+_ARRIVALS = 20_000.0  # that a simulation takes, at most
+_LONGEST = 60.0  # seconds that are simulated, at most
+
 WorkerName = Annotated[str, Meta(description="The name of a worker, as `workers` shows it.")]
+Policy = Annotated[
+    str, Meta(max_length=500, description="A policy of the lab, such as linger(queue, 20ms).")
+]
 Numbers = Annotated[
     list[int], Meta(max_length=10_000, description="Only these dead letters, by their numbers.")
 ]
@@ -51,6 +60,74 @@ def worker_letters(
         ],
         "count": len(letters),
         "forgotten": letters.forgotten,
+    }
+
+
+@verb(Access.READ)
+def batches(_engine: BareEngine, worker: WorkerName, *, limit: Limit = LIMIT) -> dict[str, Any]:
+    """Show the last batches of a worker. They are recorded as long as somebody asks."""
+    now = monotonic()
+    found = batch_log(worker_named(worker)).batches()[-limit:]
+    return {
+        "worker": worker,
+        "batches": [
+            {"ago": now - each.began, "took": each.took, "size": each.size} for each in found
+        ],
+    }
+
+
+@verb(Access.READ)
+def what_if(_engine: BareEngine, worker: WorkerName, *, policy: Policy) -> dict[str, Any]:
+    """Simulate what a policy would do with the arrivals and the job of a worker.
+
+    Arrivals are random, at the rate of the last seconds; how long a batch takes is fitted to the
+    batches of these seconds. The first call begins to record them.
+    """
+    from actorflow.lab.models.notation import BadNotation  # noqa: PLC0415 - slow to import
+    from actorflow.lab.models.policies import policy_of  # noqa: PLC0415
+    from actorflow.lab.run.fit import fit_batches  # noqa: PLC0415
+    from actorflow.lab.run.simulate import simulate  # noqa: PLC0415
+
+    if ":" in policy:  # `package.module:Class` would import it, and a reader must not do that
+        msg = f"{policy!r} names code of yours: simulate it in a program, with actorflow.lab"
+        raise BadOption(msg)
+    try:
+        policy_of(policy)
+    except BadNotation as error:
+        raise BadOption(str(error)) from None
+    ref = worker_named(worker)
+    log = batch_log(ref)
+    rate, seen = log.arrivals(), log.batches()
+    if len(seen) < _FEW or not rate:
+        msg = (
+            f"since recording began, {worker!r} has processed {len(seen)} batches and accepted "
+            f"{rate:.1f} messages/s: look again when it has processed {_FEW}"
+        )
+        raise BadOption(msg)
+    fit = fit_batches([(each.size, each.took) for each in seen])
+    seconds = min(_LONGEST, max(1.0, _ARRIVALS / rate))
+    now = ref.statistics()
+    live = {"p50": now.latency_p50, "p99": now.latency_p99, "busy": now.busy}
+    live["batch"] = now.processed / max(1, now.batches)
+    simulated = {}
+    for each in dict.fromkeys(("queue", policy)):
+        found = simulate(
+            f"poisson({rate:.6g}, duration={seconds:.6g}s)",
+            fit.model(),
+            policy_of(each),
+            concurrency=now.concurrency,
+        )
+        simulated[each] = {
+            **{name: found.latency.get(name) for name in ("p50", "p99")},
+            "busy": found.busy,
+            "batch": found.batch_mean,
+        }
+    return {
+        "worker": worker,
+        "rate": rate,
+        "service": fit.text,
+        "live": plain(live),
+        "simulated": plain(simulated),
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actorflow.api.pages.content.bars import shares
+from actorflow.api.pages.content.bars import shares, stream
+from actorflow.api.pages.content.look import whole
 from actorflow.api.pages.content.samples import chart, rate
 
 if TYPE_CHECKING:
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
     from actorflow.api.pages.content.look import Look
     from actorflow.api.pages.content.samples import WorkerSample
 
-__all__ = ["tree", "worker", "workers"]
+__all__ = ["tree", "what_if", "worker", "workers"]
 
 _MOST = 200  # workers that one page shows
+_BATCHES = 100  # that a stream shows
+_LONGEST = 1_000  # milliseconds that a batch may wait, in a simulation
 _LOST = ("rejected", "dropped", "expired", "abandoned")
 
 
@@ -73,6 +76,7 @@ def worker(look: Look) -> dict[str, Any]:
     return {
         "worker": row,
         "letters": letters,
+        "stream": stream(look.verbs.batches(name, limit=_BATCHES)["batches"]),
         "reasons": shares(row["reasons"]),
         "sizes": shares(sizes),
         "times": shares(times),
@@ -81,6 +85,22 @@ def worker(look: Look) -> dict[str, Any]:
             chart("worker-rate", "Messages per second", rates),
         ],
     }
+
+
+def what_if(look: Look) -> dict[str, Any]:
+    """Return what a policy would do with the messages of a worker, beside what the live one does.
+
+    Nothing is simulated before somebody has chosen a policy.
+    """
+    name, wait = look.query.get("name", ""), whole(look.query.get("wait") or "20")
+    if not 0 <= wait <= _LONGEST:
+        msg = f"a batch waits 0 to {_LONGEST:,} ms, not {wait:,}"
+        raise ValueError(msg)
+    policy = look.query.get("policy") or f"linger(queue, {wait}ms)"
+    look.verbs.batches(name, limit=1)  # recording begins, and goes on
+    chosen = {"wait", "policy"} & set(look.query)
+    found = look.verbs.what_if(name, policy=policy) if chosen else None
+    return {"name": name, "wait": wait, "policy": look.query.get("policy", ""), "found": found}
 
 
 def _of(sample: WorkerSample, name: str, figure: str) -> float:

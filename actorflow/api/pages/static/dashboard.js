@@ -95,6 +95,14 @@ command.addEventListener("keydown", (event) => {
 });
 document.getElementById("open-palette").addEventListener("click", openPalette);
 
+// Sliders say what they stand at.
+
+for (const slider of document.querySelectorAll('input[type="range"]')) {
+  slider.addEventListener("input", () => {
+    slider.parentElement.querySelector("output").textContent = `${slider.value} ms`;
+  });
+}
+
 // Filters that a person has saved stay in this browser.
 
 const SAVED = "actorflow-filters";
