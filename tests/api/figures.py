@@ -38,6 +38,7 @@ PAGES = {
     "dead-letters": "dead",
     "workers": "workers",
     "worker": link("worker", name="newest per key"),
+    "what-if": link("what-if", name="queue", wait=20),
     "supervision": "tree",
     "schedules": "schedules",
     "audit": "audit",
@@ -74,6 +75,7 @@ def prepare(engine: af.Engine, window: Window) -> None:
     verbs = Verbs(engine)
     verbs.cancel("order-3")
     until(lambda: engine.execution("plan-scores").status == "done")
+    verbs.batches("queue")  # recorded from now on, for the page about other policies
     window.open("overview")
     time.sleep(SECONDS)
 

@@ -81,9 +81,10 @@ def test_what_a_policy_would_do_is_simulated_with_the_job_of_the_worker(
     assert what_if(look)["found"] is None
     with pytest.raises(BadOption, match="look again when it has processed 10"):
         verbs.what_if("logged writer", policy="unique")
+    asked = look._replace(query={**look.query, "wait": "50"})
+    assert "look again" in what_if(asked)["problem"]
     for row in range(40):
         writer.push_block(row)
-    asked = look._replace(query={**look.query, "wait": "50"})
     found = what_if(asked)["found"]
     assert list(found["simulated"]) == ["queue", "linger(queue, 50ms)"]
     simulated = found["simulated"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actorflow.api.pages.content.bars import shares, stream
 from actorflow.api.pages.content.look import whole
 from actorflow.api.pages.content.samples import chart, rate
+from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,9 +99,14 @@ def what_if(look: Look) -> dict[str, Any]:
         raise ValueError(msg)
     policy = look.query.get("policy") or f"linger(queue, {wait}ms)"
     look.verbs.batches(name, limit=1)  # recording begins, and goes on
-    chosen = {"wait", "policy"} & set(look.query)
-    found = look.verbs.what_if(name, policy=policy) if chosen else None
-    return {"name": name, "wait": wait, "policy": look.query.get("policy", ""), "found": found}
+    found, problem = None, ""
+    if {"wait", "policy"} & set(look.query):
+        try:
+            found = look.verbs.what_if(name, policy=policy)
+        except BadOption as error:  # too little is known yet, or the policy is mistyped
+            problem = str(error)
+    given = look.query.get("policy", "")
+    return {"name": name, "wait": wait, "policy": given, "found": found, "problem": problem}
 
 
 def _of(sample: WorkerSample, name: str, figure: str) -> float:

@@ -174,6 +174,13 @@ function aligned(series) {
   return [times, ...columns];
 }
 
+// At least a minute; uPlot widens a single moment to years.
+function minutes(plot) {
+  const at = plot.data[0];
+  const last = at.length ? at[at.length - 1] : Date.now() / 1000;
+  return [Math.min(at.length ? at[0] : last, last - 60), last];
+}
+
 function drawPlots() {
   for (const place of document.querySelectorAll(".plot")) {
     const source = document.getElementById(place.dataset.from);
@@ -198,7 +205,7 @@ function drawPlots() {
         width,
         height: 180,
         cursor: { drag: { x: false, y: false } },
-        scales: { x: { range: (_plot, first, last) => [Math.min(first, last - 60), last] }, y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.1)] } },
+        scales: { x: { range: minutes }, y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.1)] } },
         axes: [axis, axis],
         series: [{}, ...series.map((each, index) => ({
           label: each.label, stroke: colour(strokes[index % strokes.length]), width: 2,
