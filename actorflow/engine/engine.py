@@ -359,7 +359,7 @@ class BareEngine:
             return Execution(self.parts, new_row(name, kind, self.parts.clock.now()))
         name, done = self._begin(kind, id), ThreadTicket()
         self.parts.sender.create(name, kind, body, done)
-        self.parts.writer.wait_for(done, None, body)
+        self.parts.sender.wait_created(done)
         return self._started(name, kind)
 
     async def astart(

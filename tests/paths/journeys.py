@@ -130,7 +130,7 @@ def _restart(_folder: Path, _server: str) -> Iterator[Callable[[], object]]:
 JOURNEYS = {
     "push_block": Journey("durable `push_block`, SQLite", Cost(110, 33, 148), _push_block),
     "flow": Journey("two-task flow, launch to end", Cost(970, 92, 1_140), _flow),
-    "workflow": Journey("two-step workflow, start to result", Cost(1_180, 98, 1_325), _workflow),
+    "workflow": Journey("two-step workflow, start to result", Cost(1_180, 99, 1_325), _workflow),
     "plan": Journey("plan of 10 jobs", Cost(1_420, 50, 1_330), _plan, warm=3),
     "two_engines": Journey(
         "`push_block` on Postgres, two engines",

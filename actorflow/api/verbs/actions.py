@@ -139,7 +139,7 @@ def _created(engine: BareEngine, kind: str, body: Any, given: str | None) -> str
     done = ThreadTicket()
     kind = check_id(kind, "a kind")
     engine.parts.sender.create(check_id(given, "an execution"), kind, body, done)
-    engine.parts.writer.wait_for(done, None, body)
+    engine.parts.sender.wait_created(done)
     return given
 
 

@@ -29,13 +29,23 @@ if TYPE_CHECKING:
     from actorflow.runtime.errors import Displaced
     from actorflow.runtime.exits import ExitReason
 
-__all__ = ["WINDOW", "Both", "LoadedExecution", "MessageTicket", "Owner", "RunPace", "answered"]
+__all__ = [
+    "SLOW",
+    "WINDOW",
+    "Both",
+    "LoadedExecution",
+    "MessageTicket",
+    "Owner",
+    "RunPace",
+    "answered",
+]
 
 WINDOW = 10_000
 """Stored messages of one execution that are in memory at the same time, about."""
 
 _DEFAULT = Options()
-_SLOW = 0.005  # seconds from which on a run is slow, so that others should run meanwhile
+SLOW = 0.005
+"""Seconds from which on a run is slow, so that others should run meanwhile."""
 
 
 class RunPace(SlowCallDetector):
@@ -44,14 +54,10 @@ class RunPace(SlowCallDetector):
     __slots__ = ("is_swift",)
 
     def __init__(self) -> None:
-        super().__init__(_SLOW)
-        self.is_swift = False
-        """Whether the last run was quick, by the clock of the engine. Then whoever starts an
-        execution can wait for its first run as well, and one commit stores both."""
-
-    def took(self, seconds: float) -> None:
-        """Record how long a run took."""
-        self.is_swift = seconds < self._limit
+        super().__init__(SLOW)
+        self.is_swift = True
+        """Whether the last run was quick, by the clock of the engine: its outcome says it. Then the
+        creator of an execution can wait for its first run as well, and one commit stores both."""
 
 
 class Owner(Protocol):

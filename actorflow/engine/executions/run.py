@@ -22,6 +22,7 @@ from actorflow.engine.errors import (
 )
 from actorflow.engine.executions.dead_lettering import failure_left
 from actorflow.engine.executions.inbox_state import with_saved
+from actorflow.engine.executions.loaded import SLOW
 from actorflow.engine.executions.outcomes import AlreadyThere, RunRaised, add_context, change_of
 from actorflow.engine.executions.ownership import MOVED
 from actorflow.engine.failpoints import FAILPOINTS, failpoint
@@ -161,6 +162,8 @@ class Runner:
         live.status = Status.ACTIVE if row is None else Status(row.status)
         live.parent = None if row is None else row.parent
         live.created = 0.0 if row is None else row.created
+        if row is not None and row.state is not None:
+            live.first = None  # it has run before
         live.has_state = True
 
 
@@ -277,7 +280,7 @@ class Run:
                 outcome.then(self._resume)
                 return
             live.pace.end(begin)
-            live.pace.took(steady() - begun)
+            live.pace.is_swift = steady() - begun < SLOW
             self._conclude(outcome)
         except CodeElsewhere as error:
             live.has_state = False
@@ -524,15 +527,18 @@ class Run:
     def _unwanted(self) -> list[NewDead]:
         """Return the messages of users to an execution that has ended, if they have no waiter.
 
-        Messages that ask it to end are left out.
+        Messages that ask it to end are left out, and the one that was to begin it: who ends an
+        execution before its first run wants nothing of it.
         """
         error = f"ExecutionEnded: the execution has ended ({self.live.status})"
         kind = self.live.kind
+        begins = None if self.live.options.bodies else self.live.first
         return [
             NewDead(ticket.id, self.live.id, *ticket.packed(), error)
             for ticket in self.tickets
             if ticket.waiter is None
             and ticket.task is None
+            and ticket is not begins
             and _is_users(ticket.item)
             and not is_cancel(kind, getattr(ticket.item, "body", ticket.item))
         ]

@@ -11,27 +11,20 @@ from actorflow.engine.commit.entries import Append
 from actorflow.engine.commit.wake_chain import ChainedTicket
 from actorflow.engine.commit.writer import AGAIN
 from actorflow.engine.envelopes import Message
-from actorflow.engine.errors import (
-    EngineClosed,
-    KindMismatch,
-    OutcomeUnknown,
-    StoreFull,
-    StoreRefused,
-)
-from actorflow.engine.executions.outcomes import AlreadyThere
+from actorflow.engine.errors import KindMismatch, StoreFull
+from actorflow.engine.executions.creation import PATIENCE, CreationTicket
 from actorflow.engine.ids import check_id, read
 from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, new_row
 from actorflow.runtime import tracing
 from actorflow.runtime.lanes.lane import call_in
 from actorflow.runtime.lanes.uninterruptible import in_main_thread
-from actorflow.runtime.tickets import ThreadTicket
+from actorflow.runtime.tickets import AsyncTicket, ThreadTicket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from actorflow.engine.clock import EngineClock
     from actorflow.engine.commit.writer import Writer
-    from actorflow.engine.executions.loaded import LoadedExecution
     from actorflow.engine.executions.ownership import Ownership
     from actorflow.engine.executions.table import ExecutionTable
     from actorflow.engine.kind import Kind
@@ -125,6 +118,7 @@ class Sender:
         self._ownership = ownership
         self._table = table
         self._resume = resume
+        self._begun: dict[Any, CreationTicket] = {}  # by the tickets of their creators
 
     # Messages.
 
@@ -250,8 +244,10 @@ class Sender:
     def create(self, execution: str, kind: str, message: Any, done: Any) -> None:
         """Create an execution with its first message; `done` gets False if it exists, else True.
 
-        If runs of that kind are quick, it runs at once: one commit creates it and has its first
-        state. Else the creator does not wait for that run, whose code may block.
+        A thread waits for `done` by `wait_created`.
+
+        Unless the last run of that kind was slow, it runs at once: one commit creates it and has
+        its first state. The creator waits for that within limits: see `creation`.
         """
         self._state.require_open()
         self._refuse_reserved(check_id(execution, "an execution"), kind)
@@ -266,22 +262,63 @@ class Sender:
             live = self._table.prepare(execution, found, new_row(execution, kind, now))
             live.creates = NewExecution(execution, kind)
             envelope = Message(None, now, bodies.decode(body))
+            created = CreationTicket(self, live, body, done)
+            if type(done) is AsyncTicket:
+                done.loop.call_later(PATIENCE, created.store_apart)
+            else:
+                self._begun[done] = created
             if in_main_thread():  # the lane that begins it also runs it: see `append_waiting`
-                begin = partial(self._begin, live, envelope, message, done)
-                call_in(self._pool, "create", begin)
-                return
-            if self._table.begin(live, envelope, _Created(self, live, done)):
-                return
+                call_in(self._pool, "create", partial(self._begin_in_lane, created, envelope))
+            else:
+                self._begin(created, envelope)
+            return
         self.create_many([(execution, message)], kind, done)
 
-    def _begin(self, live: LoadedExecution, envelope: Message, message: Any, done: Any) -> None:
+    def _begin(self, created: CreationTicket, envelope: Message) -> None:
+        """Run a new execution, or store it first if that is not possible."""
+        live = created.live
+        if not self._table.begin(live, envelope, created):
+            created.settle()
+            self.create_many([(live.id, bodies.decode(created.body))], live.kind.name, created.done)
+
+    def _begin_in_lane(self, created: CreationTicket, envelope: Message) -> None:
         """Begin an execution on behalf of the main thread, which is blocked. In a lane."""
         self._serial_lane.free()  # so that this thread goes on with the run
         try:
-            if not self._table.begin(live, envelope, _Created(self, live, done)):
-                self.create_many([(live.id, message)], live.kind.name, done)
+            self._begin(created, envelope)
         except Exception as error:  # noqa: BLE001 - the caller's
-            done.resolve(error)
+            created.done.resolve(error)
+
+    def wait_created(self, done: ThreadTicket) -> Any:
+        """Wait for the ticket of `create`; return its answer, or raise its error."""
+        try:
+            if not done.wait(PATIENCE):
+                created = self._begun.get(done)
+                if created is not None:
+                    created.store_apart()
+                done.wait(None)
+        finally:
+            self._begun.pop(done, None)
+        error, answer = done.outcomes[0]
+        if error is not None:
+            raise error
+        return answer
+
+    def store_apart(self, created: CreationTicket) -> None:
+        """Store an execution whose first run is still under way. Thread-safe."""
+        live, now = created.live, self._clock.now()
+        name, kind = live.id, live.kind.name
+
+        def committed(change: Change, error: Exception | None) -> None:
+            if error is not None:
+                created.refuse(error)
+            elif change.refusal is None:
+                self._table.deliver_rows(change.rows, {name: new_row(name, kind, now)})
+                created.resolve()
+            else:
+                self.resolve_existing(name, kind, created.done)
+
+        self._writer.submit(creation([(name, bodies.decode(created.body))], kind, now), committed)
 
     def create_many(
         self,
@@ -358,24 +395,3 @@ class _NotStored:
         """Pass on an error."""
         if error is not None:
             self._sender.resolve(error)
-
-
-class _Created:
-    """Passes the first commit of an execution on to its creator."""
-
-    __slots__ = ("_done", "_live", "_sender")
-
-    def __init__(self, sender: Sender, live: LoadedExecution, done: Any) -> None:
-        self._sender = sender
-        self._live = live
-        self._done = done
-
-    def resolve(self, error: BaseException | None = None, _answer: Any = None) -> None:
-        """Pass it on. An error of the run is the execution's: it is stuck, but it exists."""
-        if isinstance(error, (StoreRefused, OutcomeUnknown, EngineClosed)):
-            self._done.resolve(error)
-        elif isinstance(error, AlreadyThere):
-            live = self._live
-            self._sender.resolve_existing(live.id, live.kind.name, self._done)
-        else:
-            self._done.resolve(answer=True)

@@ -118,7 +118,7 @@ class Flows:
                     return exid
                 continue
             self._parts.sender.create(exid, KIND, message, done)
-            if self._parts.writer.wait_for(done, None, flow) or id is not None:
+            if self._parts.sender.wait_created(done) or id is not None:
                 return exid
 
     async def alaunch(
@@ -196,7 +196,7 @@ class Flows:
             made.append((exid, done))
         exids = []
         for (exid, done), payload in zip(made, payloads, strict=True):
-            if parts.writer.wait_for(done, None, exid):
+            if parts.sender.wait_created(done):
                 exids.append(exid)
             else:  # there is one of that id: try others
                 exids += self._launch_together(body, [payload])

@@ -14,7 +14,7 @@ import sys
 from functools import partial, reduce
 from typing import Any
 
-__all__ = ["FRAMES", "FRAMES_TO_HELP", "can_help_here", "require_headroom"]
+__all__ = ["FRAMES", "FRAMES_TO_HELP", "require_headroom", "require_headroom_to_help"]
 
 FRAMES = 50
 """Nested calls that the longest change of a worker's state needs, with a reserve."""
@@ -34,27 +34,21 @@ def _nested(depth: int) -> Any:
     return reduce(lambda inner, _: (inner,), range(depth), nothing)
 
 
+def _look_down() -> None:
+    # Only calls of Python count, and this takes no more time than there are frames.
+    try:
+        sys._getframe(max(sys.getrecursionlimit() - FRAMES_TO_HELP, 0))  # noqa: SLF001 - in C
+    except ValueError:  # the stack is not that deep
+        return
+    msg = "too few frames are left to do the work of another thread"
+    raise RecursionError(msg)
+
+
 if sys.version_info < (3, 12):
     # One limit counts calls of Python and of C functions. `isinstance` makes one nested C call for
     # each nested tuple, and so finds out in a tenth of the time.
     require_headroom = partial(isinstance, None, _nested(FRAMES))
-    _try_to_help = partial(isinstance, None, _nested(FRAMES_TO_HELP))
-
-    def can_help_here() -> bool:
-        """Return whether this thread has the frames to do the work of another one."""
-        try:
-            _try_to_help()
-        except RecursionError:
-            return False
-        return True
-
+    require_headroom_to_help = partial(isinstance, None, _nested(FRAMES_TO_HELP))
 else:
     require_headroom = partial(_descend, FRAMES)
-
-    def can_help_here() -> bool:
-        """Return whether this thread has the frames to do the work of another one."""
-        try:  # only calls of Python count, and it takes no more time than there are frames
-            sys._getframe(max(sys.getrecursionlimit() - FRAMES_TO_HELP, 0))  # noqa: SLF001 - in C
-        except ValueError:
-            return True
-        return False
+    require_headroom_to_help = _look_down

@@ -441,7 +441,7 @@ class WorkflowHandle(Generic[R_co]):
         self._kind.share_inbox(self.id, name)
         done = ThreadTicket()
         self._parts.sender.create(name, self._kind.name, body, done)
-        self._parts.writer.wait_for(done, None, body)
+        self._parts.sender.wait_created(done)
         return WorkflowHandle(self._engine, self._kind, name)
 
     def _find(self, step: str) -> WorkflowView:

@@ -335,17 +335,17 @@ class Workflows:
                 to_parent=begin.to_parent,
             )
         else:
-            made = self._make(begin, workflow)
+            made = self._make(begin)
         if begin.on_conflict == "refuse" and not made:
             raise _exists(begin)
         return WorkflowHandle(self._engine, kind, name)
 
-    def _make(self, begin: _Begin, workflow: Workflow[Any]) -> bool:
+    def _make(self, begin: _Begin) -> bool:
         """Create an instance; return whether there was none that stays."""
         while True:
             done = ThreadTicket()
             self._create(begin, done)
-            if self._parts.writer.wait_for(done, None, workflow):
+            if self._parts.sender.wait_created(done):
                 return True
             if begin.on_conflict != "replace":
                 return False

@@ -170,6 +170,99 @@ def test_nothing_is_kept_of_starts_that_were_refused(caplog: pytest.LogCaptureFi
     assert "messages wait for their kind" not in caplog.text
 
 
+class Gate:
+    """Blocks the runs of executions that are not quick after all."""
+
+    def __init__(self) -> None:
+        self.begun, self.open = threading.Event(), threading.Event()
+        self.runs = 0
+
+    def step(self, state: list[Any], message: Any) -> Any:
+        self.runs += 1
+        self.begun.set()
+        assert self.open.wait(PATIENCE)
+        return [*state, message]
+
+
+def test_who_starts_does_not_wait_for_a_run_that_blocks() -> None:
+    """All that a newcomer does next works: send, look, start it again, cancel."""
+    gate = Gate()
+    with BareEngine(":memory:") as engine:
+        engine.register(Quick(gate.step))
+        for name in ("x", "y"):
+            engine.start("script", "start", id=name)
+        assert not gate.open.is_set()
+        engine.send("x", "more")
+        assert engine.execution("x").status == "active"
+        assert engine.start("script", "again", id="x").id == "x"
+        assert engine.cancel("y")
+        gate.open.set()
+        until(engine, lambda: state_of(engine, "x") == ["start", "more"])
+        quiet(engine)
+        assert engine.execution("y").status == "cancelled"
+        assert rows(engine, "dead") == rows(engine, "messages") == []
+
+
+def test_one_that_is_cancelled_before_its_first_run_leaves_no_dead_letter() -> None:
+    """A message that was sent to it meanwhile becomes one."""
+    gate = Gate()
+    with BareEngine(":memory:") as engine:
+        engine.register(Quick(gate.step))
+        engine.start("script", "start", id="x")
+        engine.send("x", "more")
+        assert engine.cancel("x")
+        gate.open.set()
+        until(engine, lambda: not rows(engine, "messages"))
+        quiet(engine)
+        assert [row.body for row in rows(engine, "dead")] == [bodies.encode("more")]
+
+
+def test_a_start_whose_run_blocks_survives_the_engine(reopen: Callable[..., BareEngine]) -> None:
+    engine, gate = reopen(), Gate()
+    engine.register(Quick(gate.step))
+    engine.start("script", "start", id="x")
+    engine.close(timeout=0.1)
+    gate.open.set()
+    engine = reopen()
+    engine.register(Quick(step))
+    engine.tasker("desk", lambda _task: HOLD)
+    engine.resume()
+    until(engine, lambda: state_of(engine, "x") == ["start"])
+
+
+@pytest.mark.parametrize("room", ["never", "for the run", "apart"])
+def test_a_start_that_is_committed_twice_fails_only_if_both_commits_do(room: str) -> None:
+    store, gate = Full(), Gate()
+    with BareEngine(store) as engine:
+        engine.register(Quick(gate.step))
+        engine.resume()
+        store.full = room != "apart"
+        told: list[Any] = []
+
+        def start() -> None:
+            try:
+                told.append(engine.start("script", "start", id="x").id)
+            except StoreFull:
+                told.append("full")
+
+        thread = threading.Thread(target=start)
+        thread.start()
+        assert gate.begun.wait(PATIENCE)
+        until(engine, lambda: engine.statistics().refused if store.full else bool(told))
+        assert told == (["x"] if room == "apart" else [])
+        store.full = room == "never"
+        gate.open.set()
+        thread.join(PATIENCE)
+        assert told == (["full"] if room == "never" else ["x"])
+        store.full = False
+        quiet(engine)
+        if room == "never":
+            with pytest.raises(UnknownExecution):
+                engine.execution("x")
+        else:
+            until(engine, lambda: state_of(engine, "x") == ["start"])
+
+
 @pytest.fixture
 def there(reopen: Callable[..., BareEngine]) -> BareEngine:
     """Return an engine whose execution `x` waits for a task, and is not in memory."""

@@ -20,7 +20,7 @@ from actorflow.runtime.errors import (
     WouldBlock,
     WouldDeadlock,
 )
-from actorflow.runtime.lanes.headroom import can_help_here, require_headroom
+from actorflow.runtime.lanes.headroom import require_headroom, require_headroom_to_help
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE, call_together, in_main_thread
 from actorflow.runtime.log import log
 from actorflow.runtime.tickets import ThreadTicket, refuse_in_event_loop
@@ -456,7 +456,9 @@ def help_out(pair: Pair, message: Any, ticket: Ticket | None) -> bool:
     """Process a message in this thread, if the executor is idle; return whether it did."""
     if pair.lock._is_owned():  # noqa: SLF001 - as `Condition` does
         raise pair.deadlock()
-    if not can_help_here():
+    try:
+        require_headroom_to_help()
+    except RecursionError:
         return False
     if in_main_thread():
         return pair.is_single_fifo and _help_in_main_thread(pair, message, ticket)
