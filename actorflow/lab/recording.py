@@ -13,7 +13,7 @@ from actorflow.behaviours.errors import brief
 from actorflow.lab.models.trace import FIELDS
 from actorflow.runtime.errors import BadOption, WorkerStopped
 from actorflow.runtime.log import log
-from actorflow.runtime.worker.pair.metrics import observe_batches
+from actorflow.runtime.worker.latency import observe_batches
 from actorflow.runtime.worker.spec import spawn
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from actorflow.lab.run.fit import fit_batches
 from actorflow.lab.run.goals import Goal, parse_goals
 from actorflow.lab.run.statistics import RunStatistics
 from actorflow.runtime.errors import ActorflowError, BadOption, WorkerStopped
+from actorflow.runtime.worker.latency import observe_batches
 from actorflow.runtime.worker.pair.accumulation import Accumulation
-from actorflow.runtime.worker.pair.metrics import observe_batches
 from actorflow.runtime.worker.spec import spawn
 
 if TYPE_CHECKING:

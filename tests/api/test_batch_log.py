@@ -10,13 +10,13 @@ import pytest
 
 import actorflow as af
 from actorflow.api.pages.content.bars import stream
-from actorflow.api.pages.content.look import Look
+from actorflow.api.pages.content.page_request import PageRequest
 from actorflow.api.pages.content.samples import Samples
 from actorflow.api.pages.content.workers import what_if, worker
 from actorflow.api.verbs.batch_log import BatchLog
 from actorflow.api.verbs.table import Verbs
 from actorflow.runtime.errors import BadOption, UnknownWorker
-from actorflow.runtime.worker.pair.metrics import ObservedTiming
+from actorflow.runtime.worker.latency import ObservedTiming
 from tests.api.browser import until
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ def test_batches_at_the_same_time_are_in_rows_of_their_own() -> None:
 def test_what_a_policy_would_do_is_simulated_with_the_job_of_the_worker(
     verbs: Verbs, writer: af.WorkerRef
 ) -> None:
-    look = Look(verbs, {"name": "logged writer"}, Samples())
-    assert what_if(look)["found"] is None
+    asked_for = PageRequest(verbs, {"name": "logged writer"}, Samples())
+    assert what_if(asked_for)["found"] is None
     with pytest.raises(BadOption, match="look again when it has processed 10"):
         verbs.what_if("logged writer", policy="unique")
-    asked = look._replace(query={**look.query, "wait": "50"})
+    asked = asked_for._replace(query={**asked_for.query, "wait": "50"})
     assert "look again" in what_if(asked)["problem"]
     for row in range(40):
         writer.push_block(row)
@@ -90,9 +90,9 @@ def test_what_a_policy_would_do_is_simulated_with_the_job_of_the_worker(
     simulated = found["simulated"]
     assert simulated["queue"]["p50"] < simulated["linger(queue, 50ms)"]["p50"] < 0.1
     assert found["rate"] > 0
-    assert worker(look)["stream"]["lanes"]
+    assert worker(asked_for)["stream"]["lanes"]
     with pytest.raises(ValueError, match="0 to 1,000 ms"):
-        what_if(look._replace(query={**look.query, "wait": "2000"}))
+        what_if(asked_for._replace(query={**asked_for.query, "wait": "2000"}))
     with pytest.raises(BadOption, match="nonsense"):
         verbs.what_if("logged writer", policy="nonsense")
     for deep in ("bounded(" * 60, "(" * 500, f"{'bounded(' * 50}queue{', 1)' * 50}"):

@@ -138,5 +138,5 @@ JOURNEYS = {
         _two_engines,
         needs_server=True,
     ),
-    "restart": Journey("crash to restart of a supervised worker", Cost(190, 20, 164), _restart),
+    "restart": Journey("crash to restart of a supervised worker", Cost(190, 21, 166), _restart),
 }

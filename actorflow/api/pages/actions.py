@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.api.pages.content.forms import json_of, value_of
 from actorflow.api.pages.content.lists import BULK, filters_of, where
-from actorflow.api.pages.content.look import whole
+from actorflow.api.pages.content.page_request import whole
 from actorflow.api.pages.links import link
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from actorflow.api.errors import REPORTED, status_of
 from actorflow.api.http.guards import BodyLimit, FramingGuard
 from actorflow.api.pages.actions import ACTIONS, Form, MissingField
 from actorflow.api.pages.content import attention, execution, lists, workers
-from actorflow.api.pages.content.look import Look
+from actorflow.api.pages.content.page_request import PageRequest
 from actorflow.api.pages.content.samples import Samples
 from actorflow.api.pages.content.text import FILTERS
 from actorflow.api.pages.links import link
@@ -65,7 +65,7 @@ NAVIGATION = (
 )
 """The path, name, title and key of each page in the bar at the top."""
 
-PAGES: dict[str, Callable[[Look], dict[str, Any]]] = {
+PAGES: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
     "attention": attention.attention,
     "overview": attention.overview,
     "executions": lists.executions,
@@ -145,7 +145,7 @@ class _Pages:
         """Return what the template of a page needs."""
         query = dict(request.query_params)
         with self._reach(change=False) as verbs:
-            data = PAGES[name](Look(verbs, query, self._samples))
+            data = PAGES[name](PageRequest(verbs, query, self._samples))
         return self._frame(request, name) | data
 
     def _frame(self, request: Request, name: str) -> dict[str, Any]:

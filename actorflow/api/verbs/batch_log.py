@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from actorflow.runtime.worker.pair.metrics import observe_batches
+from actorflow.runtime.worker.latency import observe_batches
 
 if TYPE_CHECKING:
     from actorflow.runtime.worker.pair.accumulator import Accumulator

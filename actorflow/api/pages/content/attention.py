@@ -10,7 +10,7 @@ from actorflow.api.pages.content.text import duration, moment, number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from actorflow.api.pages.content.look import Look
+    from actorflow.api.pages.content.page_request import PageRequest
     from actorflow.api.pages.content.samples import Samples, WorkerSample
 
 __all__ = ["attention", "overview"]
@@ -47,9 +47,9 @@ class Concern(NamedTuple):
     button: str = ""
 
 
-def attention(look: Look) -> dict[str, Any]:
+def attention(request: PageRequest) -> dict[str, Any]:
     """Return what needs attention, the most urgent first."""
-    verbs, sample = look.verbs, look.samples.take(look.verbs)
+    verbs, sample = request.verbs, request.samples.take(request.verbs)
     health, errors = verbs.health(), verbs.errors()
     concerns = [
         *_asleep(health, verbs.executions(status="active", limit=1)["executions"]),
@@ -57,7 +57,7 @@ def attention(look: Look) -> dict[str, Any]:
         *_stuck(errors["stuck"]),
         *_letters(errors["dead"]),
         *_overdue(verbs.timers(limit=_ROWS), alive=health["live"]),
-        *_workers(look, sample),
+        *_workers(request, sample),
         *_trees(sample.trees),
         *_tasks(verbs.tasks(limit=_ROWS)["tasks"]),
     ]
@@ -130,8 +130,8 @@ def _overdue(timers: Mapping[str, Any], *, alive: bool) -> Iterator[Concern]:
         )
 
 
-def _workers(look: Look, sample: WorkerSample) -> Iterator[Concern]:
-    older = look.samples.window(sample)
+def _workers(request: PageRequest, sample: WorkerSample) -> Iterator[Concern]:
+    older = request.samples.window(sample)
     old = older[0] if older else None
     for name, now in sample.workers.items():
         links = [Link("worker", {"name": name}, name)]
@@ -197,10 +197,10 @@ def _tasks(tasks: Sequence[Mapping[str, Any]]) -> Iterator[Concern]:
         )
 
 
-def overview(look: Look) -> dict[str, Any]:
+def overview(request: PageRequest) -> dict[str, Any]:
     """Return rates, depths and charts."""
-    verbs, sample = look.verbs, look.samples.take(look.verbs)
-    old = look.samples.before(sample)
+    verbs, sample = request.verbs, request.samples.take(request.verbs)
+    old = request.samples.before(sample)
     before = None if old is None else old.stats
     span = 0.0 if old is None else sample.at - old.at
     held, done = _total(sample, "held"), 0.0
@@ -219,7 +219,7 @@ def overview(look: Look) -> dict[str, Any]:
         "stuck executions": _sum(errors["stuck"]),
         "dead letters": _sum(errors["dead"]),
     }
-    charts = _charts(look.samples)
+    charts = _charts(request.samples)
     return {
         "health": verbs.health(),
         "figures": figures,

@@ -11,7 +11,7 @@ from actorflow.engine.kind import ENDED, Status
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actorflow.api.pages.content.look import Look
+    from actorflow.api.pages.content.page_request import PageRequest
 
 __all__ = ["execution"]
 
@@ -21,23 +21,23 @@ _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _TERMINAL = {"onSuccess": "successful", "onFailure": "failed", "onCancel": "cancelled"}
 
 
-def execution(look: Look) -> dict[str, Any]:
+def execution(request: PageRequest) -> dict[str, Any]:
     """Return the page of one execution."""
-    id = look.query.get("id", "")  # noqa: A001
-    found = look.verbs.execution(id, limit=_ROWS)
+    id = request.query.get("id", "")  # noqa: A001
+    found = request.verbs.execution(id, limit=_ROWS)
     view = found["view"] if isinstance(found["view"], dict) else {}
     kind = found["kind"].partition(":")[0]
     page = {
         "execution": found,
         "kind": kind,
         "ended": Status(found["status"]) in ENDED,
-        "children": look.verbs.executions(parent=id, limit=_ROWS)["executions"],
+        "children": request.verbs.executions(parent=id, limit=_ROWS)["executions"],
         "view": view,
     }
     if kind == "workflow" and "branches" in view:
-        return {**page, **_workflow(look, found, view)}
+        return {**page, **_workflow(request, found, view)}
     if kind == "flow" and "nodes" in view:
-        return {**page, **_flow(look, found, view)}
+        return {**page, **_flow(request, found, view)}
     if kind == "plan" and "jobs" in view:
         return {**page, **_plan(view)}
     return {**page, "kind": "other"}
@@ -46,9 +46,11 @@ def execution(look: Look) -> dict[str, Any]:
 # Workflows.
 
 
-def _workflow(look: Look, found: Mapping[str, Any], view: Mapping[str, Any]) -> dict[str, Any]:
-    entries = look.verbs.trace(found["id"])["entries"]
-    code = look.verbs.code(found["id"])
+def _workflow(
+    request: PageRequest, found: Mapping[str, Any], view: Mapping[str, Any]
+) -> dict[str, Any]:
+    entries = request.verbs.trace(found["id"])["entries"]
+    code = request.verbs.code(found["id"])
     return {
         "bars": laid_out(_steps(entries, view, found["updated"])),
         "steps": [
@@ -102,9 +104,11 @@ def _source(code: Mapping[str, Any], marked: Sequence[int]) -> list[dict[str, An
 # Flows.
 
 
-def _flow(look: Look, found: Mapping[str, Any], view: Mapping[str, Any]) -> dict[str, Any]:
-    code = look.verbs.code(found["id"])
-    lines = look.verbs.trace(found["id"])["lines"]
+def _flow(
+    request: PageRequest, found: Mapping[str, Any], view: Mapping[str, Any]
+) -> dict[str, Any]:
+    code = request.verbs.code(found["id"])
+    lines = request.verbs.trace(found["id"])["lines"]
     depth = {"0": 0}
     nodes = []
     for nid, node in sorted(view["nodes"].items(), key=lambda each: _order(each[0])):

@@ -11,7 +11,7 @@ from actorflow.engine.kind import Status
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actorflow.api.pages.content.look import Look
+    from actorflow.api.pages.content.page_request import PageRequest
 
 __all__ = [
     "ROWS",
@@ -58,11 +58,11 @@ def where(filters: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def executions(look: Look) -> dict[str, Any]:
+def executions(request: PageRequest) -> dict[str, Any]:
     """Return one page of the list of executions."""
-    filters = filters_of(look.query)
-    found = look.verbs.executions(
-        **where(filters), after=look.query.get("after") or None, limit=ROWS
+    filters = filters_of(request.query)
+    found = request.verbs.executions(
+        **where(filters), after=request.query.get("after") or None, limit=ROWS
     )
     return {
         "rows": found["executions"],
@@ -73,14 +73,14 @@ def executions(look: Look) -> dict[str, Any]:
     }
 
 
-def bulk(look: Look) -> dict[str, Any]:
+def bulk(request: PageRequest) -> dict[str, Any]:
     """Return the question whether something should be done with many executions."""
-    filters = filters_of(look.query)
-    action = look.query.get("action", "")
+    filters = filters_of(request.query)
+    action = request.query.get("action", "")
     if action not in BULK:
         msg = f"action {action!r:.80} is unknown: choose one of {', '.join(BULK)}"
         raise ValueError(msg)
-    count = look.verbs.count(**where(filters))
+    count = request.verbs.count(**where(filters))
     given = {name: text for name, text in filters.items() if text}
     return {
         "action": action,
@@ -94,9 +94,9 @@ def bulk(look: Look) -> dict[str, Any]:
     }
 
 
-def tasks(look: Look) -> dict[str, Any]:
+def tasks(request: PageRequest) -> dict[str, Any]:
     """Return one page of the list of open tasks, each with its form."""
-    found = look.verbs.tasks(after=look.place(), limit=ROWS)
+    found = request.verbs.tasks(after=request.place(), limit=ROWS)
     rows = []
     for row in found["tasks"]:
         expects = row["expects"] or {}
@@ -106,23 +106,23 @@ def tasks(look: Look) -> dict[str, Any]:
     return {"rows": rows, "after": found["after"]}
 
 
-def dead(look: Look) -> dict[str, Any]:
+def dead(request: PageRequest) -> dict[str, Any]:
     """Return one page of the list of dead letters, and the causes of all of them."""
-    found = look.verbs.dead(after=look.place(), limit=ROWS)
-    causes = look.verbs.errors()["dead"] if look.place() is None else []
+    found = request.verbs.dead(after=request.place(), limit=ROWS)
+    causes = request.verbs.errors()["dead"] if request.place() is None else []
     return {"rows": found["dead"], "after": found["after"], "causes": causes}
 
 
-def schedules(look: Look) -> dict[str, Any]:
+def schedules(request: PageRequest) -> dict[str, Any]:
     """Return the schedules."""
-    return {"rows": look.verbs.schedules()["schedules"]}
+    return {"rows": request.verbs.schedules()["schedules"]}
 
 
-def cluster(look: Look) -> dict[str, Any]:
+def cluster(request: PageRequest) -> dict[str, Any]:
     """Return the members of the cluster, and the partitions without one."""
-    return {"cluster": look.verbs.cluster()}
+    return {"cluster": request.verbs.cluster()}
 
 
-def audit(look: Look) -> dict[str, Any]:
+def audit(request: PageRequest) -> dict[str, Any]:
     """Return what operators have done."""
-    return {"rows": look.verbs.audit_log(limit=10 * ROWS)["entries"]}
+    return {"rows": request.verbs.audit_log(limit=10 * ROWS)["entries"]}

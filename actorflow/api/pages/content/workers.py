@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actorflow.api.pages.content.bars import shares, stream
-from actorflow.api.pages.content.look import whole
+from actorflow.api.pages.content.page_request import whole
 from actorflow.api.pages.content.samples import chart, rate
 from actorflow.runtime.errors import BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actorflow.api.pages.content.look import Look
+    from actorflow.api.pages.content.page_request import PageRequest
     from actorflow.api.pages.content.samples import WorkerSample
 
 __all__ = ["tree", "what_if", "worker", "workers"]
@@ -23,18 +23,18 @@ _LONGEST = 1_000  # milliseconds that a batch may wait, in a simulation
 _LOST = ("rejected", "dropped", "expired", "abandoned")
 
 
-def workers(look: Look) -> dict[str, Any]:
+def workers(request: PageRequest) -> dict[str, Any]:
     """Return the workers, those with the most messages first."""
-    sample = look.samples.take(look.verbs)
-    wanted = look.query.get("text", "").casefold()
-    old = look.samples.before(sample)
+    sample = request.samples.take(request.verbs)
+    wanted = request.query.get("text", "").casefold()
+    old = request.samples.before(sample)
     found = [_row(sample, old, name) for name in sample.workers if wanted in name.casefold()]
     found.sort(key=lambda each: (-each["held"], -each["rate"], each["name"]))
     return {
         "rows": found[:_MOST],
         "count": len(found),
-        "text": look.query.get("text", ""),
-        "alive": look.verbs.health()["live"],
+        "text": request.query.get("text", ""),
+        "alive": request.verbs.health()["live"],
     }
 
 
@@ -56,19 +56,19 @@ def _row(sample: WorkerSample, old: WorkerSample | None, name: str) -> dict[str,
     }
 
 
-def worker(look: Look) -> dict[str, Any]:
+def worker(request: PageRequest) -> dict[str, Any]:
     """Return one worker: depth, batches, times, and its dead letters."""
-    name = look.query.get("name", "")
-    sample = look.samples.take(look.verbs)
-    letters = look.verbs.worker_letters(name, limit=50)  # raises for an unknown one
-    row = _row(sample, look.samples.before(sample), name)
+    name = request.query.get("name", "")
+    sample = request.samples.take(request.verbs)
+    letters = request.verbs.worker_letters(name, limit=50)  # raises for an unknown one
+    row = _row(sample, request.samples.before(sample), name)
     times = {
         f"{part} {quantile}": row[f"{part}_{quantile}"] or 0.0
         for part in ("wait", "service", "latency")
         for quantile in ("p50", "p99")
     }
     sizes = {f"up to {size}": count for size, count in _sorted(row["batch_sizes"]).items()}
-    samples = look.samples
+    samples = request.samples
     held = samples.series(lambda each: _of(each, name, "held"))
     rates = {
         "accepted": samples.rates(lambda each: _of(each, name, "accepted")),
@@ -77,7 +77,7 @@ def worker(look: Look) -> dict[str, Any]:
     return {
         "worker": row,
         "letters": letters,
-        "stream": stream(look.verbs.batches(name, limit=_BATCHES)["batches"]),
+        "stream": stream(request.verbs.batches(name, limit=_BATCHES)["batches"]),
         "reasons": shares(row["reasons"]),
         "sizes": shares(sizes),
         "times": shares(times),
@@ -88,24 +88,24 @@ def worker(look: Look) -> dict[str, Any]:
     }
 
 
-def what_if(look: Look) -> dict[str, Any]:
+def what_if(request: PageRequest) -> dict[str, Any]:
     """Return what a policy would do with the messages of a worker, beside what the live one does.
 
     Nothing is simulated before somebody has chosen a policy.
     """
-    name, wait = look.query.get("name", ""), whole(look.query.get("wait") or "20")
+    name, wait = request.query.get("name", ""), whole(request.query.get("wait") or "20")
     if not 0 <= wait <= _LONGEST:
         msg = f"a batch waits 0 to {_LONGEST:,} ms, not {wait:,}"
         raise ValueError(msg)
-    policy = look.query.get("policy") or f"linger(queue, {wait}ms)"
-    look.verbs.batches(name, limit=1)  # recording begins, and goes on
+    policy = request.query.get("policy") or f"linger(queue, {wait}ms)"
+    request.verbs.batches(name, limit=1)  # recording begins, and goes on
     found, problem = None, ""
-    if {"wait", "policy"} & set(look.query):
+    if {"wait", "policy"} & set(request.query):
         try:
-            found = look.verbs.what_if(name, policy=policy)
+            found = request.verbs.what_if(name, policy=policy)
         except BadOption as error:  # too little is known yet, or the policy is mistyped
             problem = str(error)
-    given = look.query.get("policy", "")
+    given = request.query.get("policy", "")
     return {"name": name, "wait": wait, "policy": given, "found": found, "problem": problem}
 
 
@@ -117,7 +117,7 @@ def _sorted(sizes: Mapping[Any, int]) -> dict[int, int]:
     return dict(sorted((int(size), count) for size, count in sizes.items()))
 
 
-def tree(look: Look) -> dict[str, Any]:
+def tree(request: PageRequest) -> dict[str, Any]:
     """Return the supervision trees of the process."""
-    sample = look.samples.take(look.verbs)
-    return {"trees": sample.trees, "alive": look.verbs.health()["live"]}
+    sample = request.samples.take(request.verbs)
+    return {"trees": sample.trees, "alive": request.verbs.health()["live"]}

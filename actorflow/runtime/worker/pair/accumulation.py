@@ -25,8 +25,8 @@ from actorflow.behaviours.behaviour import (
 from actorflow.behaviours.errors import brief
 from actorflow.runtime.errors import BadBehaviour
 from actorflow.runtime.worker.job.batch import Batch
+from actorflow.runtime.worker.latency import Probe
 from actorflow.runtime.worker.pair.callers import Callers, displacement
-from actorflow.runtime.worker.pair.metrics import Probe
 from actorflow.runtime.worker.shape import QUEUE, STACK, shape_of
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from actorflow.runtime.log import log
 from actorflow.runtime.registry import ACTORS, CURRENT
 from actorflow.runtime.worker.job.batch import Batch
 from actorflow.runtime.worker.job.preemption import watch
+from actorflow.runtime.worker.latency import Backlog, LatencySampler, Timing, may_reorder
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import LONG, NEVER, Accumulation
 from actorflow.runtime.worker.pair.interface import Effects, Slot, SlotTask
 from actorflow.runtime.worker.pair.lifecycle import Lifecycle
-from actorflow.runtime.worker.pair.metrics import Backlog, LatencySampler, Timing, may_reorder
 from actorflow.runtime.worker.pair.offers import Offers, refuse_late, take_back
 from actorflow.runtime.worker.pair.requests import SPARE, Idleness
 from actorflow.runtime.worker.pair.states import (

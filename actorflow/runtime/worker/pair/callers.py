@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from actorflow.behaviours.behaviour import Behaviour
     from actorflow.runtime.worker.job.batch import Batch, Ticket
-    from actorflow.runtime.worker.pair.metrics import LatencySampler
+    from actorflow.runtime.worker.latency import LatencySampler
     from actorflow.runtime.worker.shape import Shape
 
 __all__ = ["Callers", "displacement"]

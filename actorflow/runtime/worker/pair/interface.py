@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.job.dead_letters import DeadLetters
     from actorflow.runtime.worker.job.executor import Executor
     from actorflow.runtime.worker.job.limit import Limiter
+    from actorflow.runtime.worker.latency import Backlog, Timing
     from actorflow.runtime.worker.options import Settings
     from actorflow.runtime.worker.pair.accumulation import Accumulation
-    from actorflow.runtime.worker.pair.metrics import Backlog, Timing
     from actorflow.runtime.worker.pair.states import Facts, PairEvent, PairState, StopMode
 
 __all__ = ["BehaviourFailed", "Effects", "Life", "Order", "Pair", "Slot", "SlotTask", "WaysIn"]

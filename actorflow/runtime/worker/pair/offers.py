@@ -25,10 +25,10 @@ from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE, call_togeth
 from actorflow.runtime.log import log
 from actorflow.runtime.tickets import ThreadTicket, refuse_in_event_loop
 from actorflow.runtime.worker.job.batch import Batch
+from actorflow.runtime.worker.latency import Timing
 from actorflow.runtime.worker.pair import runner
 from actorflow.runtime.worker.pair.accumulation import NEVER
 from actorflow.runtime.worker.pair.interface import Effects, SlotTask
-from actorflow.runtime.worker.pair.metrics import Timing
 from actorflow.runtime.worker.pair.requests import SPARE, start_pending
 from actorflow.runtime.worker.pair.states import DONE, DUE, IDLE, PUSHED, READY, RUNNING, WAITING
 from actorflow.runtime.worker.pair.transitions import (

@@ -25,8 +25,8 @@ from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE
 from actorflow.runtime.log import log
 from actorflow.runtime.registry import ACTORS
 from actorflow.runtime.worker.job.preemption import Preempted
+from actorflow.runtime.worker.latency import without_probes
 from actorflow.runtime.worker.pair.interface import Effects, Pair, SlotTask
-from actorflow.runtime.worker.pair.metrics import without_probes
 from actorflow.runtime.worker.pair.states import (
     ABANDON,
     ALONE,

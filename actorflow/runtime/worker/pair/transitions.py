@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from actorflow.behaviours.behaviour import MessageOutcome, Reason
 from actorflow.runtime.worker.job.answers import Again
+from actorflow.runtime.worker.latency import Backlog, Probe
 from actorflow.runtime.worker.pair.accumulation import LONG, NEVER
 from actorflow.runtime.worker.pair.interface import BehaviourFailed, Effects, Order, Pair, SlotTask
-from actorflow.runtime.worker.pair.metrics import Backlog, Probe
 from actorflow.runtime.worker.pair.states import (
     BROKEN,
     CALL_ON_IDLE,

@@ -1,4 +1,4 @@
-"""What a page is built from."""
+"""The request for a page of the dashboard: what the page is built from."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     Verbs: TypeAlias = Client | table.Verbs
 
-__all__ = ["Look", "whole"]
+__all__ = ["PageRequest", "whole"]
 
 
-class Look(NamedTuple):
+class PageRequest(NamedTuple):
     """One request for a page."""
 
     verbs: Verbs
