@@ -294,7 +294,7 @@ class BareEngine:
                 result of a thread ignored. Its place goes to others.
             heartbeat: seconds between two calls of `task.heartbeat()` or `task.progress(x)`, at
                 most. Then they do not extend the `timeout`.
-            behaviour, throttle: as for `spawn`, of `Task` objects: rate, order, bounds.
+            behaviour, throttle: as for `spawn`, of `TaskAttempt` objects: rate, order, bounds.
             executor: `"pool"`, or `"process"` to call it in other processes, where a task whose
                 time is up is killed; give a function at the top of a module then. An
                 `af.Processes(renew_after=100, setup=...)` is the same with other values.
@@ -684,7 +684,7 @@ class BareEngine:
         return bool(await self.parts.writer.await_for(done, _STORED, task))
 
     def fail_task(self, task: str, error: BaseException) -> bool:
-        """Store that a task which a tasker holds has failed; return whether it was still wanted.
+        """Record the failure of a task that a tasker holds; return whether it was still wanted.
 
         Raises:
             StoreFull: as for `return_task`.

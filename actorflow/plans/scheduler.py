@@ -150,7 +150,7 @@ class Scheduler:
 
     @property
     def out(self) -> int:
-        """How many jobs are out."""
+        """How many jobs were handed out and have not ended."""
         return len(self._out)
 
     def handed_out(self) -> list[int]:

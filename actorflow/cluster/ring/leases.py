@@ -62,7 +62,7 @@ class Leases:
     # Time.
 
     def store_time(self, now: float) -> float:
-        """Return the time of the store's clock at least; 0 before the first answer."""
+        """Return a lower bound of the store's clock; 0 before its first answer."""
         return 0.0 if self.view is None else self.view.now + (now - self._received)
 
     def next_time(self) -> float:

@@ -187,7 +187,7 @@ class Writer:
             self._check_in()
 
     def _check_in(self) -> None:
-        """Count an entry that the writer may be waiting for; ring if it was the last."""
+        """Count an entry that the writer may be waiting for; wake the writer after the last one."""
         with suppress(IndexError):  # another producer was the last
             self._missing.pop()
         if not self._missing:

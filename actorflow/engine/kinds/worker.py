@@ -121,7 +121,7 @@ _STATE = "the state"
 
 
 def _factory(behaviour: Any) -> Any:
-    """Return what makes a behaviour each time that a worker is loaded.
+    """Return the factory of the behaviour, which is called whenever the worker is loaded.
 
     Raises:
         BadOption: it is not a behaviour, class or factory.

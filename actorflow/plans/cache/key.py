@@ -108,7 +108,7 @@ class Keys:
         own: dict[Component, str],
         unstable: dict[Component, str],
     ) -> None:
-        """Add an input, with the functions and classes that the job gets to see through it."""
+        """Add an input, with the functions and classes that it contains."""
         own[component] = value.digest
         for name in value.code:
             walk = self._walked(component, value) if name == BY_VALUE else self._named(name)

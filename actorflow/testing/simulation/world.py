@@ -332,7 +332,7 @@ class World:
             if call is not None:
                 self._things.append(_Thing(life, call))
         if not self._things:
-            msg = "nothing can happen any more"
+            msg = "no task, timer or message is left, so the time cannot go on"
             raise AssertionError(msg)
         if when > self.now:
             self.now, self._calm = when, 0

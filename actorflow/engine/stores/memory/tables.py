@@ -371,7 +371,7 @@ class Tables:
 
 
 def concerned(change: Change) -> Iterator[str]:
-    """Yield the executions that have got something from a change, or have ended with it."""
+    """Yield the executions that a change has given something, or has ended."""
     for row in change.resulting_messages:
         yield row.execution
     for message in change.messages:

@@ -62,15 +62,15 @@ class ProcessLane:
     # A lane, as the pool is one.
 
     def submit(self, runnable: Runnable, /) -> None:
-        """Schedule one call of `runnable.run()` in the pool. See `Lane`."""
+        """Schedule one call of `runnable.run()` in the pool. See `RuntimeLane`."""
         POOL.submit(runnable)
 
     def claim(self, idle: list[Any]) -> bool:
-        """Move a token from `idle` to the pool. See `Lane`."""
+        """Move a token from `idle` to the pool. See `RuntimeLane`."""
         return POOL.claim(idle)
 
     def wait(self, ticket: Waiter, timeout: float | None) -> bool:
-        """Block the calling thread until the ticket is resolved. See `Lane`."""
+        """Block the calling thread until the ticket is resolved. See `RuntimeLane`."""
         return POOL.wait(ticket, timeout)
 
     def release(self) -> None:
