@@ -275,7 +275,7 @@ class Callers:
             self._let_go(ticket)
         return found or None
 
-    def _take_back(self, batch: Batch) -> None:
+    def take_back(self, batch: Batch) -> None:
         """Give the messages of a preempted batch to the behaviour, with all who wait for them."""
         callers: dict[int, list[Ticket]] = {}
         while batch.tickets:  # the last one first

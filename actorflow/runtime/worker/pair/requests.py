@@ -110,7 +110,7 @@ def preempted(
                 core.report(part, took, MessageOutcome.ABANDONED)
             core.in_flight -= part.size
             core.handed -= part.size
-            core._take_back(part)  # noqa: SLF001 - a part of the pair, as this is
+            core.take_back(part)
         task, effects = after(pair, slot)
     pair.conclude(effects)
     if isinstance(error, Exception) and not isinstance(error, (Preempted, ProcessCancelled)):
