@@ -243,7 +243,7 @@ class Instance:
 
     def _is_full(self, name: str, room: int) -> bool:
         """Return whether an event of a name would be one too many to keep."""
-        if len(self.kept) < room or not self.state.keeps(name):
+        if self.kept.count < room or not self.state.keeps(name):
             return False
         return all(wait.event != name for wait in self.state.waits)
 

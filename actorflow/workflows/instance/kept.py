@@ -33,7 +33,8 @@ class Kept:
         self._state = state
         self._by_name: dict[str, SortedDict[int, KeptEvent]] = {}
         self._number = max(state.removed_events, default=0)
-        self._count = 0
+        self.count = 0
+        """How many are kept. An attribute, because each run asks."""
         if not state.keeps_events:
             return
         taken = set(_taken(state))
@@ -41,9 +42,6 @@ class Kept:
             self._number = max(self._number, event.number)
             if event.number not in taken:
                 self.add(event)
-
-    def __len__(self) -> int:
-        return self._count
 
     def __iter__(self) -> Iterator[KeptEvent]:
         """Yield the kept events, oldest first. O(n log n)."""
@@ -60,7 +58,7 @@ class Kept:
         if not self._state.keeps(event.name):
             return
         events = self._by_name.setdefault(event.name, SortedDict())
-        self._count += event.number not in events
+        self.count += event.number not in events
         events[event.number] = event
 
     def find(self, number: int) -> KeptEvent:
@@ -97,7 +95,7 @@ class Kept:
         """Forget an event, if it is kept."""
         events = self._by_name.get(name)
         if events is not None and events.pop(number, None) is not None:
-            self._count -= 1
+            self.count -= 1
             if not events:
                 del self._by_name[name]
 

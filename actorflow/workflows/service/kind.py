@@ -324,7 +324,8 @@ class WorkflowKind:
             raise
         after: WorkflowState = outcome.state
         ended = after.stored is not None and after.stored.instance.ended
-        kept = 0 if ended or after.instance is None else len(after.instance.kept)
+        kept = 0 if ended or after.instance is None else after.instance.kept.count
+        after.kept = kept
         if kept >= self.cls._actorflow_max_kept:  # noqa: SLF001 - it belongs to this package
             waits = [] if after.instance is None else after.instance.state.waits
             self._full[context.id] = frozenset(wait.event for wait in waits)

@@ -139,14 +139,15 @@ class WorkflowState:
 
     """
 
-    __slots__ = ("_bytes", "_kept", "_taken", "frames", "instance", "stored")
+    __slots__ = ("_bytes", "_taken", "frames", "instance", "kept", "stored")
 
     def __init__(self, data: bytes | None = None) -> None:
         self._bytes: GrowingBytes | None = None if data is None else GrowingBytes(data)
         self.stored: StoredInstance | None = None
         self.instance: Instance | None = None
         self._taken: Instance | None = None
-        self._kept: int | None = None
+        self.kept: int | None = None
+        """How many events the instance keeps, if that is known."""
         self.frames: object = None
         """What the frames are kept under that have come exactly as far as this."""
 
@@ -158,8 +159,8 @@ class WorkflowState:
     @property
     def most_kept(self) -> int:
         """How many events the instance keeps; not fewer, as long as nobody has read its bytes."""
-        if self._kept is not None:
-            return self._kept
+        if self.kept is not None:
+            return self.kept
         return 0 if self._bytes is None else self._bytes.size // _EVENT
 
     def take(self) -> tuple[StoredInstance | None, Instance | None]:
@@ -176,7 +177,6 @@ class WorkflowState:
         """Return the state that a run has led to."""
         made = WorkflowState()
         made.stored, made.instance = stored, instance
-        made._kept = len(instance.kept)
         before = self._bytes
         if before is not None and before.grows and self._goes_on(instance):
             more = _added(stored, instance)

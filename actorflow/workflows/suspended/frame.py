@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -42,6 +43,7 @@ __all__ = ["Condition", "First", "Frame", "NextRun", "frame_of"]
 
 T = TypeVar("T")
 
+_is_typed = attrgetter("typed")
 _STUBBORN = 100  # requests of code that is given up, after which it will never end
 
 
@@ -70,7 +72,7 @@ class NextRun(NamedTuple):
 class _Asked:
     """A call of `execute` or `first` whose steps are not complete."""
 
-    __slots__ = ("cancel", "future", "missing", "names", "steps", "timer", "until")
+    __slots__ = ("cancel", "future", "missing", "names", "steps", "timer", "typed", "until")
 
     def __init__(
         self, steps: list[Step[Any]], names: list[str], until: Until, *, cancel: bool
@@ -78,6 +80,7 @@ class _Asked:
         self.steps = steps
         self.names = names
         self.until = until
+        self.typed = any(map(_is_typed, steps))
         self.cancel = cancel
         self.missing = 1 if until is Until.FIRST else len(names)
         self.future: asyncio.Future[StepsOutcome] | None = None
@@ -131,7 +134,8 @@ class Frame:
         if asked is None:
             return False
         asked.missing -= 1
-        self._check_event(asked, asked.names.index(step or ""), session)
+        if asked.typed:
+            self._check_events(asked, session)
         if asked.until is Until.FAILURE and session.has_failed(step or ""):
             return True
         return asked.missing <= 0
@@ -480,16 +484,16 @@ class Frame:
         if self.loop is None:
             # A coroutine goes through its past step by step; a sync method is past it here.
             asked.missing -= sum(map(self.session.is_complete, asked.names))
-            for member in range(len(asked.names)):
-                self._check_event(asked, member, self.session)
+            if asked.typed:
+                self._check_events(asked, self.session)
         for name in asked.names:
             self._asked[name] = asked
 
-    def _check_event(self, asked: _Asked, member: int, session: DecisionSession) -> None:
-        """Have an event refused that is not of the type for which a wait has asked."""
-        step = asked.steps[member]
-        if step.typed:
-            session.check_event(self.cursor, asked.names[member], step.read)
+    def _check_events(self, asked: _Asked, session: DecisionSession) -> None:
+        """Have events refused that are not of the types for which waits have asked."""
+        for step, name in zip(asked.steps, asked.names, strict=True):
+            if step.typed:
+                session.check_event(self.cursor, name, step.read)
 
     def _forget(self, asked: _Asked) -> None:
         for name in asked.names:
@@ -536,8 +540,8 @@ class Frame:
             interrupted = failed.error.get("name") == INTERRUPTED
             raised = Interrupted if interrupted else StepFailed
             raise raised(failed.step, failed.name, failed.error)
-        for member in range(len(asked.names)):
-            self._check_event(asked, member, self.session)
+        if asked.typed:
+            self._check_events(asked, self.session)
         steps = asked.steps if answer.winner is None else [asked.steps[answer.winner]]
         return [step.read(output) for step, output in zip(steps, answer.outputs, strict=True)]
 
