@@ -300,6 +300,7 @@ class Kind(Protocol):
     - `committed(change)`: called in a lane after each commit of a run.
     - `ended(execution)`: called in a lane after an execution that is in memory was ended from
       outside, without a run. What its inbox holds back then becomes dead letters.
+    - `events_left` (0): how many events executions had not used when they ended, for statistics.
     - `traced_as` ("run"): what the spans of its runs are called; see `af.trace`.
     - `waiters`: a `Waiters` of callers that wait for the next commit of an execution; commits of
       other engines count as well.

@@ -36,6 +36,8 @@ class EngineStatistics:
     tasks_done: int
     tasks_failed: int
     tasks_retried: int
+    events_left: int = 0
+    """Events that no wait had taken when their workflows ended."""
 
     @classmethod
     def of(cls, parts: EngineParts) -> Self:
@@ -54,4 +56,5 @@ class EngineStatistics:
             tasks_done=tasks.done,
             tasks_failed=tasks.failed,
             tasks_retried=tasks.retried,
+            events_left=sum(getattr(each, "events_left", 0) for each in [*parts.kinds.values()]),
         )

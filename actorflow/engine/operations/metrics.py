@@ -32,6 +32,7 @@ _COUNTERS = {
     "tasks_done": "Tasks with a result",
     "tasks_failed": "Tasks that failed for good",
     "tasks_retried": "Attempts of tasks that failed",
+    "events_left": "Events that no wait had taken when their workflows ended",
 }
 
 

@@ -107,7 +107,7 @@ def pack_value(value: Any) -> Packed:
 
 
 def by_value_pickler() -> Any:
-    """Return the class of picklers that pickle what cannot be imported by value.
+    """Return the class of picklers for code that cannot be imported.
 
     Raises:
         ImportError: cloudpickle is not installed.

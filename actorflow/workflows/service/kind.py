@@ -103,6 +103,8 @@ class WorkflowKind:
         """`Task.definitions` when the tasks that the class names were last looked for."""
         self.workflow = workflow_name(cls)
         self.name = kind_name(self.workflow)
+        self.events_left = 0
+        """Events that no wait had taken when their instances ended."""
         self.waiters = Waiters()
         """Callers that wait for something inside an execution."""
         self._decider = decider
@@ -375,6 +377,7 @@ class WorkflowKind:
         entry = {"at": context.now, "entries": run.history}
         outcome.history.append(msgspec.Raw(_encode(entry)))
         outcome.refused = run.refused
+        self.events_left += run.events_left
         if run.no_room:
             outcome.answers = self._refusals(context.id, len(batch), incoming, run.no_room)
         outcome.state = state.after(stored, instance)

@@ -73,6 +73,8 @@ class InstanceRun:
         """Events that the code has refused, and of which nobody hears otherwise."""
         self.no_room: list[m.EventSent] = []
         """Events for which there was no room."""
+        self.events_left = 0
+        """Events that no wait had taken at the end."""
         self._cls = cls
         self._context = context
         self._tells_start = tells_start
@@ -371,6 +373,7 @@ class InstanceRun:
         """Record the events that no wait has taken until the end."""
         kept = [*self.instance.kept]
         if kept:
+            self.events_left += len(kept)
             end["kept"] = msgspec.to_builtins(kept, builtin_types=(bytes,))
             log.warning(
                 "a workflow has ended with events that no wait has taken",

@@ -307,6 +307,7 @@ def test_e12_the_end_names_the_events_that_were_left(caplog: pytest.LogCaptureFi
         end = [entry for entry in holds.history() if entry.get("type") == "terminated"]
         assert [(each["name"], each["id"]) for each in end[0]["kept"]] == [("ping", "p-1")]
         assert [event.name for event in holds.query().kept] == ["ping"]
+        assert engine.statistics().events_left == 1
     assert "events that no wait has taken" in caplog.text
 
 
