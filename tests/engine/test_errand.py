@@ -32,9 +32,8 @@ def errand() -> Any:
 
 
 def test_it_is_short_and_uses_everything() -> None:
-    text = SOURCE.source[
-        SOURCE.source.index("class Errand") : SOURCE.source.index("with af.Engine")
-    ]
+    text = SOURCE.source
+    text = text[text.index("class Errand") : text.index("with af.Engine")]
     assert len(text.strip().splitlines()) <= 60
     for field in Outcome.__struct_fields__:
         assert field in text
