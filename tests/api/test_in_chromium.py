@@ -298,6 +298,7 @@ def test_another_policy_is_simulated_for_a_worker(window: Window) -> None:
         window.shows("No batch since this page is open.")
         for row in range(40):
             worker.push_block(row)
+        window.open("worker?name=simulated")
         window.shows("gaps are idle time")
         window.do(lambda page: page.get_by_role("link", name="What if it had").click())
         window.is_titled("What if: simulated - actorflow")
