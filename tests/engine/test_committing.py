@@ -16,7 +16,7 @@ from actorflow.engine.commit import writer as writer_module
 from actorflow.engine.commit.deferred_changes import DeferredChanges, StartPredictor
 from actorflow.engine.commit.entries import Request
 from actorflow.engine.engine import BareEngine
-from actorflow.engine.errors import EngineClosed
+from actorflow.engine.errors import EngineClosed, OutcomeUnknown, StoreFull
 from actorflow.engine.kind import Outcome, Status
 from actorflow.engine.stores.memory import MemoryStore
 from actorflow.engine.stores.protocol import Change
@@ -336,3 +336,31 @@ def test_a_run_that_is_to_be_committed_with_others_learns_that_the_engine_is_clo
     assert [type(error) for error in told] == [EngineClosed]
     assert writer._gatherer
     assert not writer._together
+
+
+class Refusing(MemoryStore):
+    """A store that has no room while the test says so."""
+
+    full = False
+
+    def commit(self, changes: Any) -> Any:
+        if self.full:
+            msg = "x.db: disk I/O error; nothing of this is stored. Make room"
+            raise StoreFull(msg) from OSError("disk I/O error")
+        return super().commit(changes)
+
+
+def test_an_unknown_outcome_does_not_say_that_nothing_is_stored() -> None:
+    """The refusal is that of one attempt, and the engine makes more."""
+    store = Refusing()
+    with BareEngine(store) as engine:
+        worker = engine.worker("w", collect, state=[])
+        worker.push_block(0, timeout=PATIENCE)
+        store.full = True
+        with pytest.raises(OutcomeUnknown, match="StoreFull: disk I/O error") as unknown:
+            worker.push_block(1, timeout=0.05)
+        assert "nothing" not in str(unknown.value)
+        assert engine.outcome(unknown.value.id) == "unknown"
+        store.full = False
+        worker.push_block(2, timeout=PATIENCE)
+        assert engine.outcome(unknown.value.id) == "stored"

@@ -348,9 +348,11 @@ class Writer:
         """Return the error for a caller whose time is up."""
         refusal = self.refusal
         if refusal is not None:
+            _, error = refusal  # its text says that nothing is stored, which may change
             why = (
                 f"{message!r:.200} was not done within {timeout} s; the engine repeats the commit "
-                f"until it succeeds or the engine is closed ({refusal[1]})"
+                "until it succeeds or the engine is closed "
+                f"({type(error).__name__}: {error.__cause__ or error})"
             )
             return self.outcomes.note_ticket(why, ticket)
         return PushTimeout(f"{message!r:.200} was not done within {timeout} s; it may be yet")
