@@ -11,7 +11,6 @@ import types
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from actorflow.plans.cache.fingerprint.definitions import is_a
 from actorflow.plans.cache.fingerprint.ownership import home_of, is_own
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ class Sharing:
 
     def __init__(self) -> None:
         self._places: dict[int, tuple[int, Any]] = {}
+        self._changing: dict[type, bool] = {}
         self._visits = 0
         self._unordered = 0
         self.repeats: list[tuple[int, int]] = []
@@ -35,7 +35,13 @@ class Sharing:
 
     def visit(self, value: Any) -> None:
         """Note a visit of a value that is part of another one. O(1)."""
-        if self._unordered or not _can_change(value):
+        cls = type(value)
+        if cls is tuple:
+            changes = not _PLAIN.issuperset(map(type, value))  # its items may change
+        else:
+            known = self._changing.get(cls)
+            changes = self._changing.setdefault(cls, _can_change(cls)) if known is None else known
+        if self._unordered or not changes:
             return
         self._visits += 1
         first, _ = self._places.setdefault(id(value), (self._visits, value))
@@ -52,18 +58,15 @@ class Sharing:
             self._unordered -= 1
 
 
-def _can_change(value: Any) -> bool:
-    """Return whether a job could see that a value is the same object as another one.
+def _can_change(cls: type) -> bool:
+    """Return whether a job could see that a value of a class is the same object as another one.
 
     What hashes by its content, as dates and paths do, does not change, if its class is not the
     user's.
     """
-    cls = type(value)
-    if cls is frozenset or issubclass(type(value), _CODE):
+    if issubclass(cls, _CODE) or cls is frozenset:
         return False
-    if cls is tuple:
-        return not _PLAIN.issuperset(map(type, value))  # its items may change
     if is_own(home_of(cls)):
-        return not is_a(value, enum.Enum)
+        return not issubclass(cls, enum.Enum)
     own_hash: object = cls.__hash__
     return own_hash is None or own_hash is object.__hash__

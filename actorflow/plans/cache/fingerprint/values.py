@@ -211,7 +211,7 @@ class Values:
                 state,
                 None if items is None else list(items),
                 None if pairs is None else list(pairs),
-                None if self._pickled or not is_own(home_of(cls)) else self._unpickled(value),
+                None if self._pickled or not _leaves_out(cls) else self._unpickled(value),
             ],
         )
 
@@ -258,6 +258,17 @@ class Values:
         except Unstable:
             del self._path[path:]
             return _name(type(value))
+
+
+def _leaves_out(cls: type) -> bool:
+    """Return whether the pickle of an object of the user's may tell less than the object holds."""
+    return is_own(home_of(cls)) and (
+        issubclass(cls, dict | list | tuple)
+        or any(getattr(cls, name) is not getattr(object, name) for name in _PICKLING)
+    )
+
+
+_PICKLING = ("__getstate__", "__reduce__", "__reduce_ex__")
 
 
 def _has(value: Any, name: str) -> bool:
