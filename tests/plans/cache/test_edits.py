@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)  # the first test runs four plans for all
+
 ROOT = Path(__file__).parents[3]
 CASES = {
     block.partition("\n")[0]: block.partition("\n")[2]
