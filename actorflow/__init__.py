@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from actorflow.application import Engine
     from actorflow.engine.commit.unknown_outcomes import Delivery
     from actorflow.engine.encryption import Encrypted, WrongKey
-    from actorflow.engine.errors import BadId, BadResult, Cancelled, NoAnswer, OutcomeUnknown
+    from actorflow.engine.errors import (
+        BadId,
+        BadResult,
+        Cancelled,
+        NoAnswer,
+        OutcomeUnknown,
+        StoreFull,
+        StoreRefused,
+    )
     from actorflow.engine.kinds.lane import Lane
     from actorflow.engine.tasks.task import HOLD
     from actorflow.flows.service.taskers import FlowTask
@@ -205,6 +213,8 @@ __all__ = [
     "StepFailed",
     "Stop",
     "StopTimeout",
+    "StoreFull",
+    "StoreRefused",
     "Supervisor",
     "SupervisorRef",
     "Tracer",
@@ -334,6 +344,8 @@ _HOMES = {
     "StepFailed": "actorflow.workflows.errors",
     "Stop": "actorflow.runtime.actor.actor",
     "StopTimeout": "actorflow.runtime.errors",
+    "StoreFull": "actorflow.engine.errors",
+    "StoreRefused": "actorflow.engine.errors",
     "Supervisor": "actorflow.runtime.supervision.supervisor",
     "SupervisorRef": "actorflow.runtime.supervision.supervisor",
     "Tree": "actorflow.runtime.supervision.tree",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import actorflow as af
 from actorflow.engine import bodies
 from actorflow.engine.commit.entries import Append
 from actorflow.engine.commit.writer import AGAIN
@@ -141,7 +142,7 @@ def test_a_start_without_room_is_refused(script: type[Script], step: Any) -> Non
         engine.tasker("desk", lambda _task: HOLD)
         store.full = True
         for _ in range(2):
-            with pytest.raises(StoreFull):
+            with pytest.raises(af.StoreFull):
                 engine.start("script", "start", id="x")
         with pytest.raises(UnknownExecution):
             engine.execution("x")
