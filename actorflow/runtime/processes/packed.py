@@ -63,15 +63,11 @@ def pack(
     except Exception as error:
         msg = (
             f"{brief(function)} cannot run in another process: it or its arguments cannot be sent "
-            f"there ({kind_and_text(error)}); {_REMEDY}"
+            f"there ({kind_and_text(error)}); give a function at the top of a module that can be "
+            "imported, and arguments that can be pickled; lambdas and closures need cloudpickle: "
+            f"{install_hint('plans')}"
         )
         raise BadJob(msg) from error
-
-
-_REMEDY = (
-    "give a function at the top of a module that can be imported, and arguments that can be "
-    f"pickled; lambdas and closures need cloudpickle: {install_hint('plans')}"
-)
 
 
 def pack_value(value: Any) -> Packed:
