@@ -362,7 +362,7 @@ def test_what_is_read_from_the_store_is_not_delivered_once_more(
 ) -> None:
     """A worker that is behind reads on after a commit that has stored another message for it."""
     monkeypatch.setattr("actorflow.engine.executions.table.WINDOW", 4)
-    for room in ("table", "recovery"):
+    for room in ("table", "stored_backlog"):
         monkeypatch.setattr(f"actorflow.engine.executions.{room}.LOW", 2)
     entered, go = threading.Semaphore(0), threading.Semaphore(0)
 
