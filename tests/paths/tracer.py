@@ -39,6 +39,10 @@ class Cost:
     modules: int
     switches: int
 
+    def is_within(self, limit: Cost) -> bool:
+        """Return whether no figure is above that of the limit."""
+        return all(mine <= most for mine, most in zip(astuple(self), astuple(limit), strict=True))
+
     def __str__(self) -> str:
         return f"{self.calls:,} / {self.modules} / {self.switches:,}"
 
