@@ -49,14 +49,46 @@ def test_start_returns_while_the_first_code_still_runs(tmp_path: Path) -> None:
         assert handle.result(timeout=60) == "done"
 
 
-def test_astart_returns_while_the_first_code_still_runs(tmp_path: Path) -> None:
+def test_astart_returns_once_stored_while_the_first_code_still_runs(tmp_path: Path) -> None:
     async def main() -> None:
         with af.Engine(tmp_path / "e.db") as engine:
-            handle = await engine.astart(Blocked())
+            starting = asyncio.create_task(engine.astart(Blocked(), id="b"))
+            others = 0  # of the loop, which goes on meanwhile
+            while not starting.done():
+                others += 1
+                await asyncio.sleep(0)
+            handle = starting.result()
+            assert others > 1
+            assert not _GATE.is_set(), "it has waited for the code"
+            stored = engine.parts.store.execution("b")
+            assert stored is not None
+            assert stored.status == handle.status == "active"
             _GATE.set()
             assert await handle.aresult(timeout=60) == "done"
+            assert handle.status == "done"
+            again = await engine.astart(Blocked(), id="b")
+            assert await again.aresult(timeout=60) == "done"
 
     asyncio.run(main())
+    with af.Engine(tmp_path / "e.db") as engine:
+        assert [each.status for each in engine.executions()] == ["done"]
+        assert list(engine.dead_letters()) == []
+
+
+def test_a_start_that_was_stored_apart_outlives_the_engine(tmp_path: Path) -> None:
+    """The engine is closed during the first run, whose outcome never comes."""
+
+    async def start() -> None:
+        with af.Engine(tmp_path / "e.db") as engine:
+            await engine.astart(Blocked(), id="b")
+            await engine.aclose(0.0)
+
+    asyncio.run(start())
+    _GATE.set()
+    with af.Engine(tmp_path / "e.db") as engine:
+        engine.workflows.register(Blocked)
+        engine.resume()
+        assert engine.workflows.get(Blocked, "b").result(timeout=60) == "done"
 
 
 def test_a_query_right_after_the_start_waits_for_the_first_code(tmp_path: Path) -> None:
