@@ -27,8 +27,8 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def exit_in_job(store: str, first: str) -> None:
-    """Push a message among others that ends the process whenever it is run."""
+def exit_in_job(store: str, count: str) -> None:
+    """Push a message among others that ends the process whenever it is run, unless count is 0."""
 
     def job(batch: list[Any], state: list[Any]) -> list[Any]:
         if "poison" in batch:
@@ -38,11 +38,11 @@ def exit_in_job(store: str, first: str) -> None:
     with BareEngine(store) as engine:
         worker = engine.worker("w", job, state=[])
         other = engine.worker("other", collect, state=[])
-        if first:
+        if int(count):
             gate = threading.Event()
             held = engine.worker("held", lambda batch, state: gate.wait(PATIENCE), state=None)
             held.push_ack(1)
-            engine.parts.writer.call_and_wait(lambda: _send_all(worker, other))
+            engine.parts.writer.call_and_wait(lambda: _send_all(worker, other, int(count)))
         engine.resume()
         worker.push_block("last", timeout=PATIENCE)
         other.push_block("last", timeout=PATIENCE)
@@ -53,10 +53,10 @@ def exit_in_job(store: str, first: str) -> None:
         )
 
 
-def _send_all(worker: Any, other: Any) -> None:
+def _send_all(worker: Any, other: Any, count: int) -> None:
     """In the writer's thread: one commit takes all of it, so that one batch does."""
-    worker.push_many([*range(5), "poison", *range(5, 10)])
-    other.push_many(range(3))
+    worker.push_many([*range(count // 2), "poison", *range(count // 2, count)])
+    other.push_many(range(count))
 
 
 def exit_in_task(store: str, retries: str) -> None:
