@@ -515,9 +515,13 @@ class ExecutionTable:
         return True
 
     def evict_ended(self, executions: Iterable[str]) -> bool:
-        """Evict ended executions; return whether all of them were idle. In the writer's thread."""
+        """Evict ended executions; return whether all of them were idle. In the writer's thread.
+
+        The store says that they have ended. In memory, one may still be active: its run began with
+        an older row, and would bring it back if it was committed after its deletion.
+        """
         found = [live for each in executions if (live := self._live.get(each)) is not None]
-        return all(self._evict_if_idle(live) for live in found if live.status in ENDED)
+        return all(self._evict_if_idle(live) for live in found)
 
     def renew(self, execution: str) -> None:
         """Make an execution use the inbox that its kind has for it now. In the writer's thread.

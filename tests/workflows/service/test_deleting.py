@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +12,14 @@ import pytest
 import actorflow as af
 from actorflow.behaviours import Queue
 from actorflow.engine.errors import KindMismatch, UnknownExecution
+from actorflow.engine.executions.run import Runner
 from tests.engine.kinds import rows, until
 from tests.workflows.service.orders import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from actorflow.engine.executions.loaded import LoadedExecution
 
 
 @af.task
@@ -184,3 +188,41 @@ def test_a_child_that_has_not_ended_is_named(engine: af.Engine) -> None:
     engine.send("l/0/0.0", {"event": "more", "data": {"n": 1}})
     engine.result("l/0/0.0", PATIENCE)
     assert leaves.delete()
+
+
+def test_one_whose_first_run_began_before_it_was_killed_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loading, killed, running, go_on = (threading.Event() for _ in range(4))
+    load = Runner.load
+
+    def load_late(runner: Runner, live: LoadedExecution) -> None:
+        """Load what was stored before the kill."""
+        if not loading.is_set():
+            loading.set()
+            assert killed.wait(PATIENCE)
+        load(runner, live)
+
+    class Slow(af.Workflow[int]):
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def handle(self) -> int:
+            if self.n == 1:
+                running.set()
+                go_on.wait(PATIENCE)
+            return self.execute(part(self.n))
+
+    monkeypatch.setattr(Runner, "load", load_late)
+    with af.Engine(":memory:") as engine:
+        slow = engine.start(Slow(1), id="s")
+        assert loading.is_set()
+        slow.kill()
+        killed.set()
+        assert running.wait(PATIENCE)
+        evict = partial(engine.parts.table.evict_ended, ["s"])
+        assert not engine.parts.writer.call_and_wait(evict), "its run is not over"
+        go_on.set()
+        assert slow.delete()
+        assert [*engine.executions()] == []
+        assert engine.start(Slow(2), id="s", on_conflict="refuse").result(PATIENCE) == 2

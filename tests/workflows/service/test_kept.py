@@ -281,6 +281,8 @@ def test_e01_kept_events_have_the_order_in_which_the_store_accepted_them() -> No
         collects = engine.start(Collects())
         with ThreadPoolExecutor(4) as pool:  # the order among thcollects is the order of the store
             list(pool.map(lambda n: collects.send("n", id=f"n-{n}", n=n), range(40)))
+        # A `send` returns once its event is stored, which may be before a run keeps it.
+        until(engine, lambda: len(collects.query().kept_events) == 40)
         kept = collects.query().kept_events
         numbers = [each.number for each in kept]
         assert numbers == sorted(set(numbers))
