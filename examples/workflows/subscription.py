@@ -27,7 +27,7 @@ class Subscription(af.Workflow[str], keep_events=["cancel"]):
     def handle(self) -> str:
         """Return how long it has lasted."""
         self.publish(self.execute(charge(self.customer, self.month, self.amount)))
-        if self.wait("cancel", seconds=MONTH) is not None or self.month == 12:
+        if self.wait("cancel", seconds=MONTH) is not None:
             return f"{self.customer} has stayed, and pays {self.amount} now"
         return self.again(Subscription(self.customer, self.amount, self.month + 1))
 

@@ -7,6 +7,8 @@ import sys
 
 import actorflow as af
 
+DAY = 86_400  # seconds
+
 
 class Auction(af.Workflow[str]):
     """Ends some time after the last bid."""
@@ -17,10 +19,10 @@ class Auction(af.Workflow[str]):
 
     def handle(self) -> str:
         """Return what it was sold for."""
-        closes = self.now().timestamp() + 60  # seconds
+        closes = self.now().timestamp() + DAY
         while bid := self.wait("bid", until=closes):
             self.best = max(self.best, bid.data["amount"])
-            closes = self.now().timestamp() + (0.1 if self.best >= 30 else 60)
+            closes = self.now().timestamp() + (0.1 if self.best >= 30 else DAY)
             self.publish(self.best)
         return f"{self.thing} sold for {self.best}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import runpy
 import signal
 import subprocess
 import sys
@@ -102,6 +103,16 @@ def test_killed_in_the_middle_it_ends_as_if_nothing_had_happened(name: str, tmp_
         assert count > 1, f"{name} never comes to {point}"
         count //= 2
     check_end(name, tmp_path / f"{count}.db", f"{point}:{count}")
+
+
+@pytest.mark.parametrize(("name", "unit"), [("subscription", "MONTH"), ("reminders", "DAY")])
+def test_time_that_passes_before_the_program_goes_on_changes_nothing(
+    name: str, unit: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = runpy.run_path(str(FOLDER / f"{name}.py"))
+    example["main"].__globals__[unit] = 0.0
+    example["main"]()
+    assert capsys.readouterr().out.splitlines()[-1] == PRINTS[name]
 
 
 @pytest.mark.soak
