@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from actorflow.runtime.worker.job.limit import Limit
     from actorflow.runtime.worker.job.split import Split
     from actorflow.runtime.worker.options import WorkerOptions
+    from actorflow.runtime.worker.pair.inbox import JobInbox, current_inbox
     from actorflow.runtime.worker.pair.runner import current_batch
     from actorflow.runtime.worker.pair.states import PairState
     from actorflow.runtime.worker.process.options import Processes
@@ -174,6 +175,7 @@ __all__ = [
     "Interrupted",
     "Isolate",
     "JobFailed",
+    "JobInbox",
     "JobSkipped",
     "Killed",
     "Lane",
@@ -236,6 +238,7 @@ __all__ = [
     "WrongKey",
     "batched",
     "current_batch",
+    "current_inbox",
     "current_task",
     "job",
     "observe",
@@ -304,6 +307,7 @@ _HOMES = {
     "Interrupted": "actorflow.workflows.errors",
     "Isolate": "actorflow.runtime.worker.job.failure",
     "JobFailed": "actorflow.plans.errors",
+    "JobInbox": "actorflow.runtime.worker.pair.inbox",
     "JobSkipped": "actorflow.plans.errors",
     "Killed": "actorflow.runtime.exits",
     "Lane": "actorflow.engine.kinds.lane",
@@ -366,6 +370,7 @@ _HOMES = {
     "WrongKey": "actorflow.engine.encryption",
     "batched": "actorflow.runtime.worker.batched",
     "current_batch": "actorflow.runtime.worker.pair.runner",
+    "current_inbox": "actorflow.runtime.worker.pair.inbox",
     "current_task": "actorflow.workflows.task",
     "job": "actorflow.plans.sources",
     "observe": "actorflow.runtime.observe",

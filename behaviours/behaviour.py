@@ -437,6 +437,13 @@ class Behaviour:
         """
         return False
 
+    def steers(self) -> bool:
+        """Return whether what `take` would hand over now may join a batch that is running.
+
+        Asked only if something may leave, after `ready_at`.
+        """
+        return True
+
     def watch(self, preempt: Callable[[], object]) -> None:
         """Call `preempt()` when a message arrives that ends the running batches.
 

@@ -207,6 +207,10 @@ class Preempt(Wrapper):
             return ready
         return now
 
+    def steers(self) -> bool:
+        """Return whether no ended batch runs again next: that stays a batch of its own."""
+        return not self._ended and super().steers()
+
     def withdraw(self, message: Any) -> bool:
         """Forget a message, also one of a batch that runs again. O(k) for those."""
         for at, batch in enumerate(self._ended):

@@ -149,6 +149,10 @@ class Wrapper(Behaviour):
         """Return when the inner behaviour allows a retry."""
         return self._inner.retry_at(batch, now)
 
+    def steers(self) -> bool:
+        """Return the answer of the inner behaviour."""
+        return self._inner.steers()
+
     def withdraw(self, message: Any) -> bool:
         """Let the inner behaviour forget a message."""
         return self._inner.withdraw(message)

@@ -121,7 +121,7 @@ class StopTimeout(ActorflowError, TimeoutError):
 
 
 class NotHandling(ActorflowError, RuntimeError):
-    """`stash` or `unstash_all` was called where no actor handles a message."""
+    """`stash`, `unstash_all` or `current_inbox` was called where nothing is being handled."""
 
 
 class NotParked(ActorflowError):

@@ -36,7 +36,8 @@ class Lanes(Behaviour):
     `by(message)` returns the name of its lane. The first lane that may hand over a batch does so,
     in the order in which the lanes are written: an agent gets corrections of its present task
     before new tasks. Each lane has its own order, bound and limits. A message whose lane does not
-    exist is refused alone, with `Malformed`.
+    exist is refused alone, with `Malformed`. A running job can take the messages of the first lane
+    into its batch (`current_inbox`).
 
     >>> from actorflow.behaviours import Bounded, Queue
     >>> inbox = Lanes(steer=Queue(), follow=Bounded(Queue(), 10), by=lambda message: message[0])
@@ -149,6 +150,18 @@ class Lanes(Behaviour):
                 continue
         msg = f"peek at an empty {self!r}"
         raise IndexError(msg)
+
+    def steers(self) -> bool:
+        """Return whether the next batch comes from the first lane: others wait for their turn.
+
+        >>> from actorflow.behaviours import Queue
+        >>> inbox = Lanes(steer=Queue(), follow=Queue(), by=str)
+        >>> inbox.add("follow")
+        >>> inbox.steers()
+        False
+        """
+        first = next(iter(self._lanes.values()))
+        return len(first) > 0 and self._ready()[0] is first and first.steers()
 
     def portion(self) -> int | None:
         """Return how many messages of a lane may leave, of whichever is next. O(lanes).

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pydantic
 import pytest
 
+import actorflow as af
 from actorflow.behaviours import Queue, Stack, Unique
 from actorflow.engine.engine import BareEngine
 from actorflow.engine.errors import NoAnswer
@@ -95,6 +96,21 @@ def test_callers_of_one_batch_get_their_own_answers(engine: BareEngine) -> None:
 
     answers = asyncio.run(ask())
     assert [answer[0] for answer in answers] == list("abc")
+
+
+def test_nothing_joins_a_batch_that_is_recorded(engine: BareEngine) -> None:
+    refusals = []
+
+    def job(batch: list[Any], state: int) -> Answers:
+        try:
+            af.current_inbox()
+        except af.BadOption as error:
+            refusals.append(str(error))
+        return Answers(state, batch)
+
+    assert engine.worker("w", job, state=0).ask("a") == "a"
+    (refusal,) = refusals
+    assert "a durable worker records its batch" in refusal
 
 
 def test_messages_that_were_merged_share_an_answer(engine: BareEngine) -> None:

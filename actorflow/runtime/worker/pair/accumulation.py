@@ -334,6 +334,27 @@ class Accumulation(Callers):
             fruitless = self._was_fruitless(left, fruitless)
         return None
 
+    def take_steering(self, now: float = 0.0) -> Batch | None:
+        """Hand over the messages that may join a batch which is running, if there are any now.
+
+        They are no batch of their own, so none is counted.
+        """
+        behaviour = self.behaviour
+        if self.given_up:
+            self.withdraw_abandoned()
+        if not self.ready(now):
+            return None
+        if behaviour.traits.expires:  # else the first messages may vanish, and others come instead
+            behaviour.purge()
+            if self._gone:
+                self._settle_gone()
+        if not (self.ready(now) and behaviour.steers()):
+            return None
+        taken = self.take(now)
+        if taken is not None:
+            self.batches -= 1
+        return taken
+
     def _was_fruitless(self, left: int, before: bool) -> bool:  # noqa: FBT001 - as it returned
         """Return whether an empty `take` has forgotten nothing either.
 

@@ -524,7 +524,8 @@ def _help_in_main_thread(  # noqa: C901 - steps that an interrupt can strike bet
         outcome = copy_context().run(runner.call_helped, pair, batch)
         clock = pair.settings.now
         end = clock()
-        if (outcome is None or runner.is_plain(outcome)) and not pair.settings.checks:
+        plain = batch.size == 1 and (outcome is None or runner.is_plain(outcome))
+        if plain and not pair.settings.checks:
             with pair.lock:
                 if generation == pair.generation and pair.mode is None:
                     pair.value = outcome

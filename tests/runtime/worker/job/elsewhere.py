@@ -94,3 +94,7 @@ def hang_at_first(batch: list[Any], _state: None) -> Any:
     if is_first:
         threading.Event().wait()
     return af.Answers(None, [text.upper() for text in texts])
+
+
+def take_more(_batch: list[Any], _state: None) -> Any:
+    return af.Answers(None, [af.current_inbox().take_now()])
