@@ -19,21 +19,30 @@ from actorflow.cluster.ring.events import (
     RingStep,
     Sweep,
 )
+from actorflow.cluster.ring.journal import (
+    KEPT_EPOCHS,
+    EpochJournal,
+    JournalEntry,
+    journal_problems,
+)
 from actorflow.cluster.ring.leases import desired_owners
 from actorflow.cluster.ring.member import Member
 from actorflow.cluster.ring.options import RingOptions
 from actorflow.cluster.ring.register import CheckIn, Holding, MemberEntry, Roll, View, check_in
 
 __all__ = [
+    "KEPT_EPOCHS",
     "Action",
     "CheckIn",
     "Drain",
     "Drained",
+    "EpochJournal",
     "Event",
     "Fenced",
     "Hint",
     "Hinted",
     "Holding",
+    "JournalEntry",
     "Lose",
     "Member",
     "MemberEntry",
@@ -47,4 +56,5 @@ __all__ = [
     "View",
     "check_in",
     "desired_owners",
+    "journal_problems",
 ]

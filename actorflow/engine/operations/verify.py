@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from actorflow.cluster.ring import journal_problems
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import unpack
 from actorflow.engine.kind import ENDED, Status
@@ -44,7 +45,7 @@ class Problem(NamedTuple):
     """Something that is wrong, and where."""
 
     table: str
-    """`"file"` for damage below the rows."""
+    """`"file"` for damage below the rows, `"epochs"` for a partition that had two owners."""
     row: Any
     """The id of the row; `None` for the file."""
     text: str
@@ -59,7 +60,8 @@ def verify_store(store: Store) -> Iterator[Problem]:
 
     Executions whose status is unknown; rows of executions that are not there; timers, tasks and
     watches of executions that have ended; bodies that cannot be decoded. A store with a method
-    `verify` first checks the file below its rows.
+    `verify` first checks the file below its rows. One with a method `journal` says who committed in
+    which epoch of a partition: each must have had one owner.
     """
     verify = getattr(store, "verify", None)
     if verify is not None:
@@ -67,6 +69,10 @@ def verify_store(store: Store) -> Iterator[Problem]:
         yield from found
         if found:
             return  # rows of a damaged file say nothing
+    journal = getattr(store, "journal", None)
+    if journal is not None:
+        for partition, text in journal_problems(*journal()):
+            yield Problem("epochs", partition, text)
     statuses: dict[str, str] = {}
     for table, values in store.snapshot():
         if table == "executions":

@@ -126,7 +126,8 @@ def test_names_that_would_be_other_sql_are_refused() -> None:
 
 
 def older(server: PostgresServer, schema: str) -> None:
-    """Make tables those of the version before."""
+    """Make tables those of version 2."""
+    execute(server, f"DROP TABLE {schema}.journal")
     execute(server, f"DELETE FROM {schema}.meta WHERE key IN ('oldest', 'store', 'home')")  # noqa: S608 - ours
     execute(server, f"UPDATE {schema}.meta SET value = '2' WHERE key = 'version'")  # noqa: S608 - ours
 
@@ -147,8 +148,31 @@ def test_a_migration_can_be_looked_at_before_it_is_done(roles: PostgresServer) -
     assert run("migrate", url).returncode == 0
     facts = facts_of(roles, "staged")
     assert facts is not None
-    assert (facts.version, facts.oldest, bool(facts.store), bool(facts.home)) == (3, 2, True, True)
+    assert (facts.version, facts.oldest, bool(facts.store), bool(facts.home)) == (
+        schema.VERSION,
+        2,
+        True,
+        True,
+    )
     assert run("migrate", url).stdout == "-- 0 migrations done\n"
+
+
+def test_what_a_superuser_migrates_belongs_to_the_owner_with_the_grants_of_the_others(
+    roles: PostgresServer,
+) -> None:
+    execute(roles, migrations.definition("lifted", 8, "team_owner"))
+    execute(roles, migrations.grants("lifted", "team_owner", "team_app", "team_reader"))
+    older(roles, "lifted")
+    assert run("migrate", as_role(roles, "postgres", "lifted")).returncode == 0
+    work(as_role(roles, "team_app", "lifted"))
+    verified = run("verify", as_role(roles, "team_reader", "lifted"), group=())
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    with psycopg.connect(as_role(roles, "team_reader", "").partition("?")[0]) as connection:
+        owners = connection.execute(
+            "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'lifted'"
+        ).fetchall()
+        noted = connection.execute("SELECT count(*) > 0 FROM lifted.journal").fetchone()
+    assert (owners, noted) == ([("team_owner",)], (True,))
 
 
 def test_code_works_on_tables_of_the_version_before_until_their_owner_migrates_them(
@@ -176,6 +200,7 @@ ALTER TABLE {s}.keys ADD COLUMN later text;
 ALTER TABLE {s}.parts ADD COLUMN later text;
 ALTER TABLE {s}.register ADD COLUMN later text;
 ALTER TABLE {s}.sessions ADD COLUMN later text;
+ALTER TABLE {s}.journal ADD COLUMN later text;
 """
 
 
@@ -201,7 +226,9 @@ def test_workers_of_two_versions_share_a_store_during_a_deploy(
         with psycopg.connect(postgres.server.url) as connection:
             text = "UPDATE {s}.meta SET value = '9' WHERE key = 'oldest'"
             connection.execute(schema.qualified(text, PostgresAddress(url).schema))
-        with pytest.raises(StoreBroken, match="version 4, and this actorflow knows version 3"):
+        with pytest.raises(
+            StoreBroken, match=f"and this actorflow knows version {schema.VERSION}:"
+        ):
             open_store(url)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from actorflow.cluster.membership import Membership
-from actorflow.cluster.ring import CheckIn, RingOptions, Roll, check_in
+from actorflow.cluster.ring import CheckIn, EpochJournal, RingOptions, Roll, check_in
 from actorflow.engine.stores.member_store import MemberStore
 from actorflow.engine.stores.memory.status import tables_status
 from actorflow.engine.stores.memory.store import MemoryStore
@@ -27,7 +27,7 @@ from actorflow.runtime.fork import after_fork
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from actorflow.cluster.ring import View
+    from actorflow.cluster.ring import Holding, JournalEntry, View
     from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.protocol import Change, TaskRow, Wake
 
@@ -53,6 +53,7 @@ class SharedMemory:
         self.time = time
         self.tables = Tables()
         self.roll = Roll.of(partitions)
+        self.journal = EpochJournal()
         self.lock = threading.Lock()
         self.stores: list[SharedMemoryStore] = []
         """The stores that are open, in the order of their opening."""
@@ -89,6 +90,12 @@ class SharedMemoryStore(MemberStore, MemoryStore):
         memory.stores.append(self)
 
     # Writing.
+
+    def _apply(self, change: Change) -> None:
+        super()._apply(change)
+        if change.epoch is not None:
+            partition = self._partition_of(change.execution)
+            self._memory.journal.note(partition, change.epoch, self.name)
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply the changes, and wake the engines that they concern. O(their rows)."""
@@ -180,6 +187,12 @@ class SharedMemoryStore(MemberStore, MemoryStore):
         with self._lock:
             self._require_open()
             return check_in(self._memory.roll, request, self._memory.time())
+
+    def journal(self) -> tuple[list[JournalEntry], list[Holding]]:
+        """Return the first commit of each member in each epoch, and the register. O(n)."""
+        with self._lock:
+            self._require_open()
+            return self._memory.journal.entries(), list(self._memory.roll.holdings)
 
     def hint(self, member: str) -> None:
         """Ask another member to check in soon. For the membership."""

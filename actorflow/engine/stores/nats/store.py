@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Any
 from nats.js.errors import NoStreamResponseError
 
 from actorflow.cluster.membership import Membership
-from actorflow.cluster.ring import CheckIn, Holding, MemberEntry, RingOptions, Roll, check_in
+from actorflow.cluster.ring import (
+    CheckIn,
+    EpochJournal,
+    Holding,
+    JournalEntry,
+    MemberEntry,
+    RingOptions,
+    Roll,
+    check_in,
+)
 from actorflow.engine.errors import OutcomeUnknown, StoreConflict, StoreRefused
 from actorflow.engine.stores.member_store import MemberStore
 from actorflow.engine.stores.memory.status import tables_status
@@ -62,6 +71,7 @@ _READ_BACK = 2.0  # seconds for a stored record to come back before another read
 _AGAIN = 0.2  # seconds before a record is published once more
 _CLOSING = 5.0  # seconds for a store that is closed to release what it owns
 _MAX_BATCH = 2_000
+_SHORT = 6  # characters of its token at the end of the name of a member
 
 
 class _PendingRecord:
@@ -124,9 +134,10 @@ class NatsStore(MemberStore, MemoryStore):
             shared=True, partitions=self._log.partitions, max_batch=_MAX_BATCH
         )
         self._roll = Roll.of(self._log.partitions)
+        self._journal = EpochJournal()  # by the ends of the names of members
         self._snapshots = Snapshots(self.address, self._log.js)
         # A worker that is started again must not be taken for the one that died.
-        self.name = f"{name or socket.gethostname()}-{self._token[:6]}"
+        self.name = f"{name or socket.gethostname()}-{self._token[:_SHORT]}"
         self._membership = Membership(self.name, self, RingOptions(lease=self.address.lease))
         self._latest = math.inf
         """When a store that is being closed gives up."""
@@ -161,6 +172,8 @@ class NatsStore(MemberStore, MemoryStore):
             return  # it was published twice
         self._time = max(self._time, at)  # another leader's clock may be behind
         value, error = self._apply_record(record)
+        if isinstance(record, Commit):
+            self._note(record.changes, id_[:_SHORT])
         self._recent[id_] = None
         if len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
@@ -175,6 +188,13 @@ class NatsStore(MemberStore, MemoryStore):
         if self._since_snapshot >= _SNAPSHOT_EVERY and 0 in self.owned():
             self._since_snapshot = 0
             self._log.connection.start(self._write_snapshot())
+
+    def _note(self, changes: Sequence[Change], member: str) -> None:
+        """Note in the journal who has committed changes."""
+        with self._lock:
+            for change in changes:
+                if change.committed and change.epoch is not None:
+                    self._journal.note(self._partition_of(change.execution), change.epoch, member)
 
     def _apply_record(self, record: Record) -> tuple[Any, BaseException | None]:
         """Apply a record; return the verdict, which is the same in every engine."""
@@ -312,7 +332,7 @@ class NatsStore(MemberStore, MemoryStore):
                 msg = f"{self.address.shown}: the log was shortened, and there is no snapshot"
                 raise StoreRefused(msg)
             return 0
-        rows, members, holdings, recent, self._time = content
+        rows, members, holdings, recent, self._time, *more = content
         tables = Tables.load(rows)
         with self._lock:
             self._tables = tables
@@ -320,6 +340,8 @@ class NatsStore(MemberStore, MemoryStore):
             {each[0]: MemberEntry(*frozen(each)) for each in members},
             [Holding(*each) for each in holdings],
         )
+        with self._lock:
+            self._journal = EpochJournal(*more)  # an older snapshot has none
         self._recent = OrderedDict.fromkeys(recent)
         self._applied = number
         self.look()
@@ -328,10 +350,10 @@ class NatsStore(MemberStore, MemoryStore):
     async def _write_snapshot(self) -> None:
         """Store a snapshot, and shorten the log."""
         with self._lock:
-            rows = self._tables.dump()
+            rows, journal = self._tables.dump(), self._journal.entries()
         content = (
             rows, list(self._roll.members.values()), list(self._roll.holdings), list(self._recent),
-            self._time,
+            self._time, journal,
         )  # fmt: skip
         number = self._applied
         try:
@@ -380,6 +402,21 @@ class NatsStore(MemberStore, MemoryStore):
         with self._lock:
             self._require_open()
             return tables_status(self._tables, self._roll.view(now))
+
+    def journal(self) -> tuple[list[JournalEntry], list[Holding]]:
+        """Return the first commit of each member in each epoch, and the register. O(n).
+
+        Members that are not in the register any more appear by the end of their names.
+        """
+        with self._lock:
+            self._require_open()
+            holdings = list(self._roll.holdings)
+            names = {*self._roll.members, *(each.owner for each in holdings if each.owner)}
+            known = {name[-_SHORT:]: name for name in names}
+            return [
+                each._replace(member=known.get(each.member, each.member))
+                for each in self._journal.entries()
+            ], holdings
 
     def check_in(self, request: CheckIn) -> View:
         """Pass a request to the register, which is part of the log. For the membership."""

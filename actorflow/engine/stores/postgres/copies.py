@@ -76,6 +76,8 @@ def adopt(
         run("UPDATE {s}.epochs SET epoch = epoch + 1")
         run("UPDATE {s}.register SET seats = '[]', holdings = '[]'")
         run("DELETE FROM {s}.sessions")
+        if facts.has_journal:  # the epochs of a copy begin again
+            run("DELETE FROM {s}.journal")
         deleted = {each: run(f"DELETE FROM {{s}}.{each}") for each in _ARMED}  # noqa: S608 - ours
     facts = read_facts(connection, schema)
     assert facts is not None  # noqa: S101 - as above

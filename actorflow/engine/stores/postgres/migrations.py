@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorflow.engine.errors import StoreBroken, StoreRefused
-from actorflow.engine.stores.postgres.schema import HOME, TABLES, VERSION, qualified
+from actorflow.engine.stores.postgres.schema import HOME, JOURNAL, TABLES, VERSION, qualified
 from actorflow.runtime.log import log
 
 if TYPE_CHECKING:
@@ -47,10 +47,18 @@ CREATE INDEX tasks_worker ON {s}.tasks (worker, number) WHERE worker IS NOT NULL
 INSERT INTO {s}.meta VALUES ('oldest', '2'), ('store', gen_random_uuid()::text),
   ('home', coalesce(({home}), '')) ON CONFLICT (key) DO NOTHING;
 """,
+    3: JOURNAL,
 }
 """By the version that each begins from."""
 
 _LOCK = 0x61666C6F  # advisory lock, so that two engines do not change the tables at the same time
+# What a superuser or another member of the role adds must belong to the owner: the privileges that
+# others get on later tables are those of its tables.
+_AS_OWNER = """
+SELECT set_config('role', pg_get_userbyid(c.relowner)::text, true) FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = 'executions'
+"""
 _PATIENCE = "10s"  # for a lock on a table: a migration that waits keeps all others out
 
 
@@ -65,6 +73,11 @@ class StoreFacts(NamedTuple):
     """The id of the store; `None` before version 3."""
     home: str
     """On which server and in which database it was created; empty if that is not known."""
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether there is a table for the journal of epochs."""
+        return self.version >= 4  # noqa: PLR2004 - of the tables
 
 
 def ensure_schema(connection: Connection[Any], schema: str, partitions: int) -> StoreFacts:
@@ -128,6 +141,7 @@ def migrate(connection: Connection[Any], schema: str) -> Sequence[tuple[int, str
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
     connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")  # type: ignore[call-overload,unused-ignore]
     steps = pending(connection, schema)
+    connection.execute(_AS_OWNER, (schema,))
     for _, text in steps:
         connection.execute(text.encode())
     return steps

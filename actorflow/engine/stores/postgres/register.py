@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import psycopg
 
-from actorflow.cluster.ring import Holding, MemberEntry, Roll, check_in
+from actorflow.cluster.ring import (
+    KEPT_EPOCHS,
+    Holding,
+    JournalEntry,
+    MemberEntry,
+    Roll,
+    check_in,
+)
 from actorflow.cluster.status import status_of
 from actorflow.engine.stores.postgres.arrays import Longs, column_list
 from actorflow.engine.stores.postgres.connections import explain
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.postgres.connections import PostgresAddress
 
-__all__ = ["PostgresRegister", "read_status"]
+__all__ = ["PostgresRegister", "read_journal", "read_status"]
 
 _LIMITS = """
 SELECT set_config('lock_timeout', '2000', true), set_config('statement_timeout', '4000', true),
@@ -54,6 +61,12 @@ _EPOCHS = """
 UPDATE {s}.epochs AS e SET epoch = v.epoch
 FROM unnest(%s, %s) AS v (number, epoch) WHERE e.number = v.number
 """
+
+_FORGET = """
+DELETE FROM {s}.journal AS j USING unnest(%s, %s) AS v (number, epoch)
+WHERE j.partition = v.number AND j.epoch <= v.epoch
+"""
+_JOURNAL = "SELECT partition, epoch, member FROM {s}.journal ORDER BY partition, epoch, member"
 
 _ACTIVE = """
 SELECT partition, count(*) FROM {s}.executions WHERE status = 'active' GROUP BY partition
@@ -107,11 +120,31 @@ def read_status(connection: psycopg.Connection[Any], schema: str, partitions: in
     return status_of(view, dict(read(_ACTIVE)), waiting, dict(read(_TASKS)), dict(read(_KINDS)))
 
 
-class PostgresRegister:
-    """Checks in, on a connection of its own. Thread-safe."""
+def read_journal(
+    connection: psycopg.Connection[Any], schema: str, partitions: int
+) -> tuple[list[JournalEntry], list[Holding]]:
+    """Return the journal of epochs, and the register. In a transaction with one snapshot.
 
-    def __init__(self, address: PostgresAddress, partitions: int) -> None:
+    Epochs are taken from the rows against which commits are checked.
+    """
+
+    def read(text: str) -> list[Any]:
+        return connection.execute(qualified(text, schema)).fetchall()
+
+    entries = [JournalEntry(*row) for row in read(_JOURNAL)]
+    holdings = list(_read_register(connection, schema, partitions).holdings)
+    for number, epoch in read("SELECT number, epoch FROM {s}.epochs"):
+        if holdings[number].epoch != epoch:
+            holdings[number] = Holding(None, epoch)
+    return entries, holdings
+
+
+class PostgresRegister:
+    """Checks in, on a connection of its own; keeps the journal of epochs short. Thread-safe."""
+
+    def __init__(self, address: PostgresAddress, partitions: int, *, journal: bool) -> None:
         self._address = address
+        self._journal = journal
         self._partitions = partitions
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[Any] | None = None
@@ -170,6 +203,9 @@ class PostgresRegister:
         taken = _taken(before, roll.holdings)
         if taken:
             connection.execute(qualified(_EPOCHS, schema), column_list(taken, Longs, Longs))
+            old = [(number, epoch - KEPT_EPOCHS) for number, epoch in taken]
+            if self._journal and any(epoch > 0 for _, epoch in old):
+                connection.execute(qualified(_FORGET, schema), column_list(old, Longs, Longs))
         return view
 
     def close(self) -> None:

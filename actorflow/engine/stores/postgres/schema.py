@@ -6,9 +6,9 @@ import re
 
 from actorflow.runtime.errors import BadOption
 
-__all__ = ["COLUMNS", "HOME", "TABLES", "VERSION", "check_schema_name", "qualified"]
+__all__ = ["COLUMNS", "HOME", "JOURNAL", "TABLES", "VERSION", "check_schema_name", "qualified"]
 
-VERSION = 3
+VERSION = 4
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -18,6 +18,14 @@ SELECT CASE WHEN has_function_privilege('pg_control_system()', 'EXECUTE')
     (SELECT oid::text FROM pg_database WHERE datname = current_database()) END
 """.strip()
 """Where this database is: another server, or another database on it, gives something else."""
+
+# The member is part of the key: two of them in one epoch must be seen.
+JOURNAL = """
+CREATE TABLE {s}.journal (
+  partition bigint NOT NULL, epoch bigint NOT NULL, member text COLLATE "C" NOT NULL,
+  PRIMARY KEY (partition, epoch, member)
+);
+""".lstrip()
 
 # Texts are compared byte by byte, which is how Python orders them. `ended` repeats `updated` for
 # what a purge may forget: an index on `updated` would make each commit of a state dearer. A state
@@ -92,7 +100,7 @@ CREATE TABLE {s}.sessions (
   seen timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 CREATE TABLE {s}.epochs (number bigint PRIMARY KEY, epoch bigint NOT NULL);
-CREATE TABLE {s}.register (
+{journal}CREATE TABLE {s}.register (
   single boolean PRIMARY KEY CHECK (single), seats jsonb NOT NULL, holdings jsonb NOT NULL
 ) WITH (fillfactor = 20);
 CREATE FUNCTION {s}.must(fine boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -106,7 +114,7 @@ INSERT INTO {s}.epochs SELECT number, 0 FROM generate_series(0, {partitions} - 1
 INSERT INTO {s}.register VALUES (true, '[]', '[]');
 INSERT INTO {s}.meta VALUES ('partitions', '{partitions}'), ('version', '{version}'),
   ('oldest', '{oldest}'), ('store', gen_random_uuid()::text), ('home', coalesce(({home}), ''));
-"""
+""".replace("{journal}", JOURNAL)
 
 COLUMNS: dict[str, str] = {
     "executions": (

@@ -27,7 +27,7 @@ from actorflow.engine.stores.postgres.notices import (
 from actorflow.engine.stores.postgres.notification_listener import NotificationListener
 from actorflow.engine.stores.postgres.reading.pages import Reading
 from actorflow.engine.stores.postgres.reading.snapshot_import import fill, stream
-from actorflow.engine.stores.postgres.register import PostgresRegister, read_status
+from actorflow.engine.stores.postgres.register import PostgresRegister, read_journal, read_status
 from actorflow.engine.stores.postgres.schema import qualified
 from actorflow.engine.stores.postgres.user_transactions import (
     commit_within,
@@ -42,7 +42,7 @@ from actorflow.runtime.outages import outage_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from actorflow.cluster.ring import View
+    from actorflow.cluster.ring import Holding, JournalEntry, View
     from actorflow.cluster.status import ClusterStatus
     from actorflow.engine.stores.postgres.notices import Notice
     from actorflow.engine.stores.postgres.writing.commit_plan import CommitPlan
@@ -118,11 +118,15 @@ class PostgresStore(MemberStore):
         """Of the store, not of a copy of it; `None` before version 3 of its tables."""
         self.traits = StoreTraits(shared=True, partitions=count, max_batch=5_000, decides=True)
         self._token = uuid.uuid4().hex[:12]
+        # A worker that is started again must not be taken for the one that died.
+        self.name = f"{name or socket.gethostname()}-{self._token[:6]}"
+        self._has_journal = facts.has_journal
         self._readers = PostgresReaders(self.address)
-        self._writer = PostgresWriter(self.address, count, self._notices)
+        member = self.name if facts.has_journal else None
+        self._writer = PostgresWriter(self.address, count, self._notices, member)
         self._writing = threading.Lock()
         self._reading = Reading(self._readers, self.address.schema, count, self._limits)
-        self._register = PostgresRegister(self.address, count)
+        self._register = PostgresRegister(self.address, count, journal=facts.has_journal)
         self._wakes: list[Wake] = []
         self._followed = Followed(_FOLLOWED)
         self._following = Followed(_FOLLOWED)
@@ -138,8 +142,6 @@ class PostgresStore(MemberStore):
             outage=outage_of(self),
         )
         self._listening = threading.Lock()
-        # A worker that is started again must not be taken for the one that died.
-        self.name = f"{name or socket.gethostname()}-{self._token[:6]}"
         self._membership = Membership(self.name, self, RingOptions(lease=self.address.lease))
 
     # Writing: one thread.
@@ -462,6 +464,19 @@ class PostgresStore(MemberStore):
             connection.close()
             raise explain(error, self.address) from error
         return self._streamed(connection, first, rows)
+
+    def journal(self) -> tuple[list[JournalEntry], list[Holding]]:
+        """Return the first commit of each member in each epoch, and the register. O(n)."""
+        self._readers.require_open()
+        if not self._has_journal:
+            return [], []
+        with self.address.connect() as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            try:
+                return read_journal(connection, self.address.schema, self.traits.partitions)
+            except psycopg.Error as error:
+                raise explain(error, self.address) from error
 
     def _streamed(
         self, connection: psycopg.Connection[Any], first: Any, rows: Iterator[Any]

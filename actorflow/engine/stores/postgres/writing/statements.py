@@ -12,8 +12,9 @@ from actorflow.engine.stores.postgres.writing.rows import Statement
 from actorflow.engine.stores.protocol import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from actorflow.cluster.ring import JournalEntry
     from actorflow.engine.stores.postgres.writing.commit_plan import CommitPlan
     from actorflow.engine.stores.postgres.writing.rows import Fill, Filled
 
@@ -51,6 +52,10 @@ WITH held AS (
   JOIN {rows: bigint, bigint} AS v (number, epoch) ON p.number = v.number AND p.epoch = v.epoch
   FOR SHARE OF p
 ) SELECT {s}.must(count(*) = %s) FROM held
+""")
+_NOTE = Statement("""
+INSERT INTO {s}.journal SELECT v.partition, v.epoch, v.member
+FROM {rows: bigint, bigint, text} AS v (partition, epoch, member) ON CONFLICT DO NOTHING
 """)
 _STATES = """
   SELECT id, kind, revision, status, state, version, result, error, parent, created, updated,
@@ -263,19 +268,27 @@ _UNMARKED = (0, None, 0)
 
 
 def statements(
-    plan: CommitPlan, partitions: int, mark: Mark | None, *, fill: Fill, pooled: bool = False
+    plan: CommitPlan,
+    partitions: int,
+    mark: Mark | None,
+    *,
+    fill: Fill,
+    pooled: bool = False,
+    begun: Sequence[JournalEntry] = (),
 ) -> Iterator[Filled]:
     """Yield the statements that write a plan, with their parameters, in their order.
 
     `mark` is left in the row of its session; a transaction of a user has none. `fill` puts rows
     into statements. A `pooled` connection is another one for each transaction, so that each has to
-    set what it needs.
+    set what it needs. `begun` are the epochs in which this is the first commit of its member.
     """
     if pooled:
         yield _TRANSACTION, []
     if mark is not None and not plan.messages:
         yield _MARK, [*mark]
     yield from _write_executions(plan, partitions, fill)
+    if begun:
+        yield fill(_NOTE, begun)
     yield from _remove(plan, partitions, fill)
     yield from _add(plan, partitions, fill)
     if plan.messages:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 
+from actorflow.cluster.ring import JournalEntry
 from actorflow.engine.errors import OutcomeUnknown, StoreRefused
 from actorflow.engine.failpoints import FAILPOINTS, failpoint
 from actorflow.engine.stores.postgres.connections import ServerSilent, explain
@@ -59,6 +60,7 @@ class PostgresWriter:
         address: the database.
         partitions: how many the store has.
         notices: returns the notices to send with a plan.
+        member: that commits, as the journal of epochs is to name it; `None`: there is no journal.
 
     """
 
@@ -67,10 +69,14 @@ class PostgresWriter:
         address: PostgresAddress,
         partitions: int,
         notices: Callable[[CommitPlan], Iterable[str]],
+        member: str | None,
     ) -> None:
         self._address = address
         self._partitions = partitions
         self._notices = notices
+        self._member = member
+        self._noted: dict[int, int] = {}
+        """The last epoch of each partition that the journal has."""
         self._session = uuid.uuid4()
         self._incarnation = 0
         self._number = 0
@@ -214,7 +220,10 @@ class PostgresWriter:
         self._number += 1
         mark = Mark(self._number, self._session, self._incarnation)
         pooled = self._address.pooled
-        script = list(statements(plan, self._partitions, mark, fill=with_cells, pooled=pooled))
+        begun = self._begun(plan)
+        script = list(
+            statements(plan, self._partitions, mark, fill=with_cells, pooled=pooled, begun=begun)
+        )
         # Not in the same transaction: one with a notice holds a lock of the whole database while it
         # waits for the disk, so that all such commits of all engines would follow one another.
         notices = [(notice,) for notice in self._notices(plan)]
@@ -233,10 +242,21 @@ class PostgresWriter:
                 return False
             raise
         self._unknown = None
+        self._noted.update((entry.partition, entry.epoch) for entry in begun)
         plan.settle(
             [id_ for text, result in found.items() if text in STORING for id_ in ids_of(result)]
         )
         return True
+
+    def _begun(self, plan: CommitPlan) -> list[JournalEntry]:
+        """Return the epochs of a plan that are not in the journal yet."""
+        if self._member is None or plan.epochs.items() <= self._noted.items():
+            return []
+        return [
+            JournalEntry(partition, epoch, self._member)
+            for partition, epoch in sorted(plan.epochs.items())
+            if self._noted.get(partition) != epoch
+        ]
 
     def _not_known(self, error: psycopg.Error) -> OutcomeUnknown:
         return OutcomeUnknown(
