@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from actorflow.plans.plan import Plan
+from actorflow.runtime.processes import launcher as launchers
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,6 +112,29 @@ def kill_all(marker: str) -> str:
     os.kill(os.getppid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
     return "never"
+
+
+def stop_the_server(marker: str) -> str:
+    """On the first attempt, stop the fork server, and end before it can report that."""
+    try:
+        Path(marker).mkdir()
+    except FileExistsError:
+        return "second attempt"
+    os.kill(os.getppid(), signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="a stopped child cannot be noticed")
+def test_a_plan_survives_a_fork_server_that_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launchers, "_PATIENCE", 0.1)
+    plan = Plan()
+    plan.job(stop_the_server, str(tmp_path / "marker"), name="job")
+    server = launchers.Forkserver()
+    assert plan.run(workers=1, launcher=server)["job"] == "second attempt"
+    server.close()
 
 
 def test_a_plan_survives_its_fork_server_and_a_worker_killed_together(tmp_path: Path) -> None:

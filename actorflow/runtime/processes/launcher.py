@@ -11,11 +11,13 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from contextlib import suppress
 from typing import Protocol
 
 from actorflow.runtime.errors import LaunchFailed
 from actorflow.runtime.fork import after_fork
+from actorflow.runtime.log import log
 from actorflow.runtime.processes.child.parent import has_ended, kill_group
 from actorflow.runtime.processes.interpreter import start_interpreter
 from actorflow.runtime.processes.wire import REQUEST
@@ -23,6 +25,7 @@ from actorflow.runtime.processes.wire import REQUEST
 __all__ = ["FORKSERVER", "Forkserver", "Handle", "Launcher", "Spawn", "how_it_ended"]
 
 
+_PATIENCE = 5.0  # seconds that a stopped process that forks others is given to continue
 _GRACE = 1.0  # seconds for the process that forks others to end by itself
 
 
@@ -113,6 +116,7 @@ class Forkserver:
             finally:
                 theirs.close()
             self._popen, self._control = popen, ours
+            _watch_for_stops(popen)
         return self._control
 
     def kill(self, number: int) -> None:
@@ -177,6 +181,35 @@ class Forkserver:
         if self._popen is not None:
             self._popen.returncode = 0  # not a child of this process
         self._forget()
+
+
+def _watch_for_stops(popen: subprocess.Popen[bytes]) -> None:
+    """Kill the process that forks others if it is stopped for longer than it takes to go on.
+
+    While it is stopped, nobody learns that a worker process has ended, and none can be started.
+    Its thread sleeps in the kernel until the process stops or ends. Does nothing on systems that
+    do not report this.
+    """
+    if hasattr(os, "waitid"):
+        threading.Thread(
+            target=_kill_if_stopped, args=(popen,), name="actorflow-stopped", daemon=True
+        ).start()
+
+
+def _kill_if_stopped(popen: subprocess.Popen[bytes]) -> None:
+    what = os.WSTOPPED | os.WNOWAIT  # `popen` is to learn of the end
+    with suppress(ChildProcessError):  # it has ended, and `popen` knows
+        while (found := os.waitid(os.P_PID, popen.pid, what | os.WEXITED)) is not None:
+            if found.si_code != os.CLD_STOPPED:
+                return
+            time.sleep(_PATIENCE)  # with Ctrl-Z and `fg`, it is continued together with us
+            if os.waitid(os.P_PID, popen.pid, what | os.WNOHANG) is not None:
+                log.warning(
+                    "the process that forks worker processes is stopped; it is replaced",
+                    pid=popen.pid,
+                )
+                popen.kill()
+                return
 
 
 class _Forked:
