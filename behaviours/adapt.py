@@ -258,6 +258,11 @@ class Foreign(Behaviour):
         if self.traits.saves:
             self._driven.load(state)
 
+    def depths(self) -> Mapping[Any, int] | None:
+        """Ask the object, if it has such a method."""
+        depths = getattr(self._driven, "depths", None)
+        return depths() if callable(depths) else None
+
     @property
     def lists(self) -> bool:
         """Whether the object can list the messages held."""

@@ -12,7 +12,7 @@ work is refused when it is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, TypeAlias
@@ -478,6 +478,13 @@ class Behaviour:
     def tally(self) -> Tally:
         """Return the counts of messages that were replaced, dropped, rejected, ... O(1)."""
         return Tally()
+
+    def depths(self) -> Mapping[Any, int] | None:
+        """Return how many messages are held of each key; `None` if they have no keys. O(keys).
+
+        Called only while somebody looks at the worker. Changes nothing.
+        """
+        return None
 
     def check(self) -> None:
         """Verify the invariants; tests call it after every step."""

@@ -20,7 +20,7 @@ from actorflow.behaviours.behaviour import (
 from actorflow.behaviours.errors import BadBehaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 class Wrapper(Behaviour):
@@ -184,6 +184,10 @@ class Wrapper(Behaviour):
     def tally(self) -> Tally:
         """Return the counts of the inner behaviour."""
         return self._inner.tally()
+
+    def depths(self) -> Mapping[Any, int] | None:
+        """Return how many messages of each key the inner behaviour holds."""
+        return self._inner.depths()
 
     def check(self) -> None:
         """Verify the invariants of the inner behaviour."""

@@ -30,7 +30,7 @@ from actorflow.behaviours.order.fair import Noting
 from actorflow.behaviours.order.line import Queue, Stack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from actorflow.behaviours.behaviour import MessageOutcome
 
@@ -367,6 +367,18 @@ class Bucket(Behaviour):
             for each in self._held.values():
                 total += each.behaviour.tally()
         return total
+
+    def depths(self) -> Mapping[Any, int]:
+        """Return how many messages of each key are held. O(buckets).
+
+        >>> bucket = Bucket(key=0)
+        >>> for message in ("a", 1), ("b", 2), ("a", 3):
+        ...     bucket.add(message)
+        >>> bucket.depths()
+        {'a': 2, 'b': 1}
+        """
+        held = {key: len(each.behaviour) for key, each in self._held.items()}
+        return {key: count for key, count in held.items() if count}
 
     def check(self) -> None:
         """Verify that each bucket stands at the arrival of its oldest message. O(n)."""

@@ -19,7 +19,7 @@ from actorflow.behaviours.behaviour import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _TRAITS = Traits(ordered=True, divisible=True, shrinks=True, trackable=True, chooses=True)
 
@@ -203,6 +203,10 @@ class Keyed(Behaviour):
             self._table = alive
             self._order = None
         return forgotten
+
+    def depths(self) -> Mapping[Any, int]:
+        """Return 1 for each key that is held. O(keys)."""
+        return dict.fromkeys(self._table, 1)
 
     def check(self) -> None:
         """Verify that the copied keys stand in line. O(n)."""

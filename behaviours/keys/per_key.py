@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +24,10 @@ from actorflow.behaviours.order.line import Queue
 from actorflow.behaviours.wrapper import Wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _EXAMPLE = "PerKey(Chunk(Queue(), 10), key=lambda order: order.customer, limit=1)"
+_COUNTED = 10_000  # messages that `depths` looks at, at most
 
 
 class PerKey(Wrapper):
@@ -229,6 +232,19 @@ class PerKey(Wrapper):
         0
         """
         return self._inner.tally() + Tally(rejected=self._rejected)
+
+    def depths(self) -> Mapping[Any, int]:
+        """Count the messages of each key, among 10,000 messages if more are held.
+
+        It needs an inner behaviour that lists its messages, as all built-in ones in memory do.
+
+        >>> from actorflow.behaviours import Queue
+        >>> orders = PerKey(Queue(), key=0)
+        >>> _ = orders.extend([("a", 1), ("a", 2), ("b", 3)])
+        >>> orders.depths() == {"a": 2, "b": 1}
+        True
+        """
+        return Counter(map(self._key_now, islice(self, _COUNTED)))
 
     def _choose(self, judge: Judge, limit: int | None) -> list[Any]:
         passed: set[Any] = set()

@@ -24,7 +24,7 @@ from actorflow.behaviours.order.line import Queue
 from actorflow.behaviours.weights import ROUNDING, weigh
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _TRAITS = Traits(divisible=True, trackable=True, chooses=True)
 _WEIGHED = "Fair(key=0, weight=lambda request: request.tokens)"
@@ -249,6 +249,16 @@ class Fair(Behaviour):
         0
         """
         return Tally(rejected=self._rejected)
+
+    def depths(self) -> Mapping[Any, int]:
+        """Return how many messages of each key are held. O(keys).
+
+        >>> fair = Fair()
+        >>> _ = fair.extend([("a", 1), ("a", 2), ("b", 3)])
+        >>> fair.depths()
+        {'a': 2, 'b': 1}
+        """
+        return {key: len(line) for key, line in self._lines.items()}
 
     def check(self) -> None:
         """Verify that each key that has messages has one turn. O(n)."""

@@ -23,7 +23,7 @@ from actorflow.behaviours.errors import BadBehaviour, Malformed, brief
 from actorflow.behaviours.order.fair import Noting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from actorflow.behaviours.behaviour import MessageOutcome
 
@@ -247,6 +247,10 @@ class Lanes(Behaviour):
         for lane in self._lanes.values():
             total += lane.tally()
         return total
+
+    def depths(self) -> Mapping[Any, int]:
+        """Return how many messages each lane holds. O(lanes)."""
+        return {name: len(lane) for name, lane in self._lanes.items() if len(lane)}
 
     def check(self) -> None:
         """Verify the invariants of the lanes."""

@@ -146,6 +146,12 @@ class Window:
         """Wait until the page has a title."""
         self.do(lambda page: expect(page).to_have_title(title))
 
+    def excess(self) -> int:
+        """Return how many pixels the page is wider than the window."""
+        script = "document.documentElement.scrollWidth - innerWidth"
+        found: int = self.do(lambda page: page.evaluate(script))
+        return found
+
     def note(self) -> str:
         """Return what the page says about the last action."""
         text = self.do(lambda page: page.locator("main").inner_text())

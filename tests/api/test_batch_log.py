@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,9 +15,11 @@ from actorflow.api.pages.content.samples import Samples
 from actorflow.api.pages.content.workers import what_if, worker
 from actorflow.api.verbs.batch_log import BatchLog
 from actorflow.api.verbs.table import Verbs
+from actorflow.api.web_app import web_app
+from actorflow.behaviours import Fair, Queue
 from actorflow.runtime.errors import BadOption, UnknownWorker
 from actorflow.runtime.worker.latency import ObservedTiming
-from tests.api.browser import until
+from tests.api.browser import Browser, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -126,3 +128,48 @@ def test_many_look_at_one_worker_at_once(verbs: Verbs, writer: af.WorkerRef) -> 
         each.join()
     assert len(counts) == 200
     assert max(counts) <= 200
+
+
+def test_the_page_of_a_worker_shows_its_largest_keys(verbs: Verbs) -> None:
+    nasty = "<script>alert(1)</script>"
+    with af.spawn(total, state=0, name="keyed writer", behaviour=Fair(key=0)) as keyed:
+        keyed.pause()
+        rows: list[Any] = [
+            (nasty, 0),
+            (nasty, 1),
+            *((f"customer {number}", number) for number in range(20)),
+        ]
+        keyed.push_many(rows)
+        until(lambda: verbs.key_depths("keyed writer")["counted"] == 22)
+        with Browser.of(web_app(verbs.engine)) as browser:
+            text = browser.get("/worker", name="keyed writer").text
+        keyed.resume()
+    assert "Messages by key" in text
+    assert "22 of 22 messages held are counted, of 21 keys; these have the most." in text
+    assert "script&gt;" in text
+    assert "<script>alert" not in text
+    assert "customer 8" in text
+    assert "customer 9" not in text
+
+
+def test_a_worker_without_keys_shows_none(verbs: Verbs, writer: af.WorkerRef) -> None:
+    found = verbs.key_depths("logged writer")
+    assert (found["key_count"], found["largest"], found["problem"]) == (None, [], "")
+    assert writer.statistics().held == 0
+    with Browser.of(web_app(verbs.engine)) as browser:
+        assert "Messages by key" not in browser.get("/worker", name="logged writer").text
+    with pytest.raises(UnknownWorker):
+        verbs.key_depths("nobody")
+
+
+def test_a_behaviour_that_cannot_count_does_not_break_the_page(verbs: Verbs) -> None:
+    with af.spawn(total, state=0, name="broken", behaviour=BrokenDepths()):
+        assert verbs.key_depths("broken")["problem"] == "ZeroDivisionError: <b>"
+        with Browser.of(web_app(verbs.engine)) as browser:
+            text = browser.get("/worker", name="broken").text
+    assert "The behaviour cannot count them: ZeroDivisionError: &lt;b&gt;" in text
+
+
+class BrokenDepths(Queue):
+    def depths(self) -> dict[Any, int]:
+        raise ZeroDivisionError("<b>")

@@ -10,6 +10,7 @@ import actorflow as af
 from actorflow.api.cli.demo import DemoOrder, DemoRefund, furnish
 from actorflow.api.pages.links import link
 from actorflow.api.verbs.table import Verbs
+from actorflow.behaviours import Fair
 from tests.api.browser import Browser, until
 from tests.api.chromium import DESKTOP, PHONE, Chromium, Scheme, Window, chromium
 from tests.api.ledger import PATIENCE
@@ -90,9 +91,7 @@ def test_every_page_can_be_read_by_everybody(
     for name, path in pages.items():
         window.open(path)
         found[name] = window.barriers()
-        wide = window.do(
-            lambda page: page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        )
+        wide = window.excess()
         assert wide <= 0, f"{name} is {wide} pixels too wide"
     assert not any(found.values()), found
 
@@ -307,6 +306,19 @@ def test_another_policy_is_simulated_for_a_worker(window: Window) -> None:
         window.press("Simulate")
         window.shows("linger(queue, 50ms)")
         assert window.barriers() == []
+
+
+def test_the_largest_keys_of_a_worker_can_be_read(window: Window) -> None:
+    window.look(PHONE, "dark")
+    with af.spawn(lambda _rows, _state: None, name="keyed", behaviour=Fair(key=0)) as worker:
+        worker.pause()
+        worker.push_many([(f"customer {'x' * 200} {row % 30}", row) for row in range(100)])
+        window.open("worker?name=keyed")
+        window.shows("Messages by key")
+        window.shows("of 30 keys")
+        assert window.barriers() == []
+        assert window.excess() <= 0
+        worker.resume()
 
 
 def test_dead_letters_are_retried_and_deleted(engine: af.Engine, window: Window) -> None:

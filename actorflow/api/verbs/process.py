@@ -12,8 +12,9 @@ from actorflow.api.plain import plain
 from actorflow.api.verbs.batch_log import batch_log
 from actorflow.api.verbs.parameters import LIMIT, Limit
 from actorflow.api.verbs.table import Access, verb
-from actorflow.runtime.errors import BadOption, kind_and_text
+from actorflow.runtime.errors import BadOption, UnknownWorker, kind_and_text
 from actorflow.runtime.observe import snapshot, worker_named
+from actorflow.runtime.worker import depths
 
 if TYPE_CHECKING:
     from actorflow.engine.engine import BareEngine
@@ -74,6 +75,31 @@ def batches(_engine: BareEngine, worker: WorkerName, *, limit: Limit = LIMIT) ->
             {"ago": now - each.began, "took": each.took, "size": each.size} for each in found
         ],
     }
+
+
+@verb(Access.READ)
+def key_depths(_engine: BareEngine, worker: WorkerName, *, limit: Limit = LIMIT) -> dict[str, Any]:
+    """List the keys of which a worker holds the most messages.
+
+    `key_count` is null if its behaviour has no keys. Where counting them means to look at each
+    message, it ends after 10,000.
+    """
+    found, problem = None, ""
+    try:
+        found = depths.key_depths(worker_named(worker).actor, limit)
+    except UnknownWorker:
+        raise
+    except Exception as error:  # noqa: BLE001 - the behaviour may be custom
+        problem = kind_and_text(error)
+    return {
+        "worker": worker,
+        "key_count": None if found is None else found.keys,
+        "counted": 0 if found is None else found.counted,
+        "largest": [] if found is None else [
+            {"key": key, "count": count} for key, count in found.largest
+        ],
+        "problem": problem,
+    }  # fmt: skip
 
 
 @verb(Access.READ)

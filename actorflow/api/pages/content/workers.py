@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["tree", "what_if", "worker", "workers"]
 
 _MOST = 200  # workers that one page shows
+_KEYS = 10  # with the most messages
 _BATCHES = 100  # that a stream shows
 _LONGEST = 1_000  # milliseconds that a batch may wait, in a simulation
 _LOST = ("rejected", "dropped", "expired", "abandoned")
@@ -61,6 +62,7 @@ def worker(request: PageRequest) -> dict[str, Any]:
     name = request.query.get("name", "")
     sample = request.samples.take(request.verbs)
     letters = request.verbs.worker_letters(name, limit=50)  # raises for an unknown one
+    depths = request.verbs.key_depths(name, limit=_KEYS)
     row = _row(sample, request.samples.before(sample), name)
     times = {
         f"{part} {quantile}": row[f"{part}_{quantile}"] or 0.0
@@ -77,6 +79,8 @@ def worker(request: PageRequest) -> dict[str, Any]:
     return {
         "worker": row,
         "letters": letters,
+        "depths": depths,
+        "keys": shares({each["key"]: each["count"] for each in depths["largest"]}),
         "stream": stream(request.verbs.batches(name, limit=_BATCHES)["batches"]),
         "reasons": shares(row["reasons"]),
         "sizes": shares(sizes),
