@@ -145,11 +145,11 @@ def member_table(cluster: Mapping[str, Any]) -> Table:
     """Return the engines that share a store."""
     rows = [
         (each["name"], round(each["lease"], 1), len(each["partitions"]), each["executions"],
-         each["messages"], round(each["lag"], 1))
+         each["messages"], round(each["lag"], 1), each["version"] or "unknown")
         for each in cluster["members"]
     ]  # fmt: skip
     summary = f"{len(rows)} engines; {len(cluster['unowned'])} partitions without an owner"
-    heads = ("engine", "lease s", "partitions", "active", "waiting", "lag s")
+    heads = ("engine", "lease s", "partitions", "active", "waiting", "lag s", "version")
     return Table(summary, heads, rows)
 
 

@@ -21,6 +21,7 @@ Threads
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from math import inf
@@ -105,7 +106,9 @@ class Membership:
         self.time = StoreTime(self._now, environment.wall)
         """The estimated time of the store's clock."""
         self._carrier = carrier
-        self._member = Member(name, options)
+        # Importing it would reach all layers above.
+        version = sys.modules["actorflow"].__version__
+        self._member = Member(name, options, version=version)
         self._lock = threading.Lock()  # of the member, which is not thread-safe
         self._events: deque[Event] = deque()
         # The partitions in which runs may start, and until when. One attribute, replaced as a whole

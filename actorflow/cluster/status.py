@@ -25,6 +25,10 @@ class MemberStatus(NamedTuple):
     """Messages that wait there."""
     lag: float
     """Seconds that the oldest of them has waited."""
+    version: str
+    """Of the library that it runs; empty if it does not say."""
+    codes: tuple[str, ...]
+    """The code that it has, of kinds whose code changes: `Order@2`."""
 
 
 class WaitingTasks(NamedTuple):
@@ -80,6 +84,8 @@ def status_of(
                 sum(active.get(number, 0) for number in mine),
                 sum(count for count, _ in found),
                 max((lag for _, lag in found), default=0.0),
+                member.version,
+                member.codes,
             )
         )
     return ClusterStatus(

@@ -22,7 +22,7 @@ from actorflow.api.pages.app import store_app
 from actorflow.api.pages.content.samples import Samples
 from actorflow.api.pages.security import COOKIE
 from actorflow.engine.errors import ExecutionEnded
-from tests.api.browser import Browser
+from tests.api.browser import Browser, until
 from tests.api.ledger import PATIENCE, Ledger
 
 if TYPE_CHECKING:
@@ -300,3 +300,42 @@ class ManyWorkers:
 def test_a_large_form_is_refused(browser: Browser) -> None:
     answer = browser.post("/send", {"id": "order-1", "body": json.dumps("x" * 2**21)})
     assert answer.status == 403
+
+
+class Parcel(af.Workflow[str]):
+    """A workflow whose code has a version."""
+
+    version: str = "2"
+
+    def handle(self) -> str:
+        return "sent"
+
+
+class NextParcel(af.Workflow[str]):
+    """The same workflow in the next deployment."""
+
+    __qualname__ = "Parcel"
+    version: str = f"3 {NASTY}"
+
+    def handle(self) -> str:
+        return "sent"
+
+
+def test_the_members_of_a_cluster_show_their_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = "memory://dashboard-versions"
+    with af.Engine(store) as first, Browser.of(af.web_app(first)) as browser:
+        first.workflows.register(Parcel)
+        first.resume()
+        until(lambda: f"<td>{af.__version__}</td>" in browser.get("/cluster").text)
+        until(lambda: "Parcel@2" in browser.get("/cluster").text)
+        assert 'role="alert"' not in browser.get("/cluster").text
+        monkeypatch.setattr(af, "__version__", f"9.9 {NASTY}")
+        with af.Engine(store) as second:
+            second.workflows.register(NextParcel)
+            second.resume()
+            until(lambda: "2 versions of actorflow" in browser.get("/cluster").text)
+            until(lambda: "has different code in different members" in browser.get("/cluster").text)
+            text = browser.get("/cluster").text
+    assert "9.9 &lt;script&gt;" in text
+    assert "2, 3 &lt;script&gt;" in text
+    assert "<script>alert" not in text

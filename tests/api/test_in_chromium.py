@@ -96,6 +96,28 @@ def test_every_page_can_be_read_by_everybody(
     assert not any(found.values()), found
 
 
+def test_the_members_of_a_cluster_can_be_read(
+    browser: Chromium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = "memory://members-in-chromium"
+    with (
+        af.Engine(store) as first,
+        Browser.of(af.web_app(first)) as server,
+        browser.window(server.base) as window,
+    ):
+        first.workflows.register(DemoOrder)
+        first.resume()
+        monkeypatch.setattr(af, "__version__", "0.0.9")
+        with af.Engine(store) as second:
+            second.resume()
+            window.look(PHONE, "dark")
+            window.open("cluster")
+            window.shows("The members run 2 versions")
+            window.shows("DemoOrder@")
+            assert window.barriers() == []
+            assert window.excess() <= 0
+
+
 def test_a_barrier_would_be_found(window: Window) -> None:
     window.open("cluster")
     image = "Object.assign(new Image(), {src: 'static/icon.svg'})"

@@ -144,6 +144,7 @@ def test_c30_dev_has_workers_that_status_shows(carrier: str) -> None:
         mine = [number for member in found["members"] for number in member["partitions"]]
         assert sorted(mine) == list(range(found["partitions"]))
         assert all(0 < member["lease"] <= 6.5 for member in found["members"])
+        assert {member["version"] for member in found["members"]} == {af.__version__}
         shown = run("status", url)
         assert shown.stdout.split()[:2] == ["worker", "lease"]
         assert all(name in shown.stdout for name in names)

@@ -126,10 +126,10 @@ def status(
                                     "tasks": [each._asdict() for each in found.tasks]})  # fmt: skip
         return
     if found.members:
-        head = ("worker", "lease", "partitions", "active", "waiting", "lag")
+        head = ("worker", "lease", "partitions", "active", "waiting", "lag", "version")
         rows = [
             (each.name, f"{each.lease:.1f} s", len(each.partitions), each.executions,
-             each.messages, f"{each.lag:.1f} s")
+             each.messages, f"{each.lag:.1f} s", each.version or "unknown")
             for each in found.members
         ]  # fmt: skip
         table(head, rows)

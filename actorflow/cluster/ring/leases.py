@@ -39,8 +39,9 @@ class Lease:
 class Leases:
     """The partitions of one member."""
 
-    def __init__(self, name: str, options: RingOptions) -> None:
+    def __init__(self, name: str, options: RingOptions, version: str) -> None:
         self.name = name
+        self.version = version
         self.taskers: tuple[str, ...] = ()
         self.codes: tuple[str, ...] = ()
         self.busy = 0
@@ -119,6 +120,7 @@ class Leases:
             busy=self.busy,
             number=self._number,
             codes=self.codes,
+            version=self.version,
         )
         self._asked = self._number, now, request
         self._last = now

@@ -44,19 +44,20 @@ class Member:
         name: unique for each life of a process, because a worker that is started again must not be
             taken for the one that died.
         options: all members of a ring use the same.
+        version: of the library, for operators.
 
     Raises:
         BadOption: the name is empty.
 
     """
 
-    def __init__(self, name: str, options: RingOptions | None = None) -> None:
+    def __init__(self, name: str, options: RingOptions | None = None, *, version: str = "") -> None:
         if not name:
             msg = f"name={name!r}: give a member a name, such as 'host-1-7f3c'"
             raise BadOption(msg)
         self.name = name
         self.options = options or RingOptions()
-        self._leases = Leases(name, self.options)
+        self._leases = Leases(name, self.options, version)
         self._sweep_at = -inf
 
     # State.

@@ -28,6 +28,8 @@ class MemberEntry(NamedTuple):
     """The number of its last request."""
     codes: tuple[str, ...] = ()
     """Which code it has, of kinds whose code changes."""
+    version: str = ""
+    """Of the library that it runs."""
 
 
 class Holding(NamedTuple):
@@ -59,6 +61,7 @@ class CheckIn(NamedTuple):
     number: int = 0
     """Grows with each request of a member: one that arrives after a later one does nothing."""
     codes: tuple[str, ...] = ()
+    version: str = ""
 
 
 class View(NamedTuple):
@@ -130,7 +133,7 @@ def check_in(roll: Roll, request: CheckIn, now: float) -> View:
         roll.members.pop(name, None)
         return roll.view(now)
     roll.members[name] = MemberEntry(
-        name, until, request.taskers, request.busy, request.number, request.codes
+        name, until, request.taskers, request.busy, request.number, request.codes, request.version
     )
     for number, epoch in request.hold:
         holding = holdings[number]

@@ -7,9 +7,21 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from actorflow.cluster.ring import CheckIn, Holding, Roll, View, check_in
+from actorflow.cluster.ring import CheckIn, Holding, Member, Register, Roll, View, check_in
+from actorflow.cluster.status import status_of
 
 LEASE = 6.0
+
+
+def test_a_member_says_which_version_and_code_it_runs() -> None:
+    member = Member("a", version="1.2")
+    member.serve((), ("Order@2",))
+    roll = Roll.of(1)
+    [register] = [each for each in member.step(0.0).actions if isinstance(each, Register)]
+    [entry] = check_in(roll, register.request, now=0.0).members
+    assert (entry.version, entry.codes) == ("1.2", ("Order@2",))
+    [shown] = status_of(roll.view(0.0), {}, {}, {}, {}).members
+    assert (shown.version, shown.codes) == ("1.2", ("Order@2",))
 
 
 def test_c2_a_lease_ends_by_the_clock_of_the_store() -> None:

@@ -119,8 +119,15 @@ def schedules(request: PageRequest) -> dict[str, Any]:
 
 
 def cluster(request: PageRequest) -> dict[str, Any]:
-    """Return the members of the cluster, and the partitions without one."""
-    return {"cluster": request.verbs.cluster()}
+    """Return the members of the cluster, the partitions without one, and versions that differ."""
+    found = request.verbs.cluster()
+    versions = sorted({each["version"] or "unknown" for each in found["members"]})
+    codes: dict[str, set[str]] = {}
+    for code in {code for member in found["members"] for code in member["codes"]}:
+        name, _, version = code.partition("@")
+        codes.setdefault(name, set()).add(version)
+    different = {name: sorted(each) for name, each in sorted(codes.items()) if len(each) > 1}
+    return {"cluster": found, "versions": versions, "codes": different}
 
 
 def audit(request: PageRequest) -> dict[str, Any]:
