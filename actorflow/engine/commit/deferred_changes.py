@@ -11,6 +11,12 @@ Approach
     wait for that start.
 
 Both are a matter of speed only: a wrong guess makes a change wait a few milliseconds.
+
+Work done in a second of processor time, with them relative to without (SQLite, four pairs of short
+runs on a busy machine, so the figures spread): where states of workers are deferred, 0.9 to 1.8
+times as much by 8 threads that `push_ack` (median 1.5), and 1.0 to 1.1 times by 8 workers that
+nobody waits for. Where starts are predicted, 0.9 to 1.7 times by a loop that launches flows (median
+1.3), and 0.95 to 1.2 times by one that starts workflows (median 1.0).
 """
 
 from __future__ import annotations

@@ -81,7 +81,11 @@ _COSTLY = 0.0001  # seconds from which on a commit is worth sharing with the nex
 
 
 class _Gatherer:
-    """Commits changes of several runs together, after these runs."""
+    """Commits changes of several runs together, after these runs.
+
+    With it, 32 tasks with workflows of two steps got 1.5 to 1.8 times as much done in a second, and
+    a loop that launches flows 1.1 to 3.2 times (SQLite, four pairs of short runs, busy machine).
+    """
 
     __slots__ = ("_writer",)
 
@@ -451,6 +455,9 @@ class Writer:
         Otherwise the next commit would hold only the first of them, and the others would wait for
         the one after. No longer than the last commit took, so that no wait is more than doubled.
         """
+        # With it, 8 threads that `push_ack` got 1.4 to 3.5 times as much done in a second (SQLite,
+        # four pairs of short runs on a busy machine), 32 tasks with workflows 0.9 to 1.5 times. For
+        # 8 threads that `push_block` it was 0.3 to 3.0 times, in three of four runs less than 1.
         self._serial_lane.pass_on()
         prompt = self._environment.acquire(self._bell, min(patience, _GATHER))
         self.wakes.note(prompt=prompt)
