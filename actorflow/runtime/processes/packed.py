@@ -110,11 +110,17 @@ def by_value_pickler() -> Any:
 
     """
     cloudpickle: Any = import_module("cloudpickle")  # an extra
+    from actorflow.runtime.processes.struct_classes import (  # noqa: PLC0415 - only for such code
+        is_struct_class,
+        reduce_struct,
+    )
 
     class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             reduced = super().reducer_override(value)
             if isinstance(value, type) and isinstance(reduced, tuple) and len(reduced) > _STATE:
+                if is_struct_class(value):
+                    return reduce_struct(value)
                 return _without_cache(reduced)
             return reduced
 
