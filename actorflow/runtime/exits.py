@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actorflow.behaviours.errors import brief
+from actorflow.behaviours.errors import brief, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -120,7 +120,10 @@ class Crash:
     def text(self) -> str:
         """The exception in one line."""
         text = _text(self.exception)
-        name = type(self.exception).__name__
+        try:
+            name = type(self.exception).__name__
+        except Exception:  # noqa: BLE001 - the class is the user's
+            name = kind_of(self.exception)
         return f"{name}: {text}" if text else name
 
     def describe(self) -> str:
@@ -191,7 +194,7 @@ def _text(value: object) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - user code may raise anything
-        return f"<{type(value).__name__} that cannot be printed>"
+        return f"<{kind_of(value)} that cannot be printed>"
 
 
 # How user code asks for the end of its own actor or worker.

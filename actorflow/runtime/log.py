@@ -16,6 +16,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from actorflow.behaviours.errors import kind_of
 from actorflow.runtime.errors import shortened, traceback_of
 
 __all__ = ["EventLog", "log"]
@@ -78,7 +79,7 @@ class EventLog:
             return
         if facts.get("exc_info") is True:  # while it is still the exception being handled
             facts["exc_info"] = sys.exc_info()[1]
-        if isinstance(facts.get("exc_info"), BaseException) and _is_huge(facts["exc_info"]):
+        if isinstance(facts.get("exc_info"), BaseException) and not _is_plain(facts["exc_info"]):
             facts["exception"] = traceback_of(facts.pop("exc_info")).rstrip()
         structlog = _configured_structlog()
         try:
@@ -122,20 +123,28 @@ class EventLog:
                 raise
 
 
-def _is_huge(error: BaseException) -> bool:
-    """Return whether the text of an error, or of one before it, has megabytes."""
+def _is_plain(error: BaseException) -> bool:
+    """Return whether the traceback of an error can be written as it is.
+
+    It cannot if the text of the error, or of one before it, has megabytes, or if an attribute that
+    tracebacks need raises: the class is the user's.
+    """
     seen: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
         one = waiting.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
-            continue
-        seen.add(id(one))
-        with suppress(BaseException):  # the class of the error is the user's
+        try:
+            if not isinstance(one, BaseException) or id(one) in seen:
+                continue
+            seen.add(id(one))
+            _ = one.__class__, type(one).__module__, type(one).__qualname__
+            waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+        except BaseException:  # noqa: BLE001 - as above
+            return False
+        with suppress(BaseException):
             if len(str(one)) > _HUGE:
-                return True
-        waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
-    return False
+                return False
+    return True
 
 
 def _is_for_us(error: BaseException) -> bool:
@@ -163,7 +172,7 @@ def safe_repr(value: object) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a `__repr__` may raise anything
-        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+        return f"<{kind_of(value)} whose repr raised {kind_of(error)}>"
 
 
 def _configured_structlog() -> Any:

@@ -13,6 +13,7 @@ import time
 from _thread import TIMEOUT_MAX, allocate_lock
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import kind_of
 from actorflow.runtime.errors import BadOption, LoopBlocked
 from actorflow.runtime.lanes.pool import HERE
 from actorflow.runtime.lanes.serial_lane import SERIAL_LANE
@@ -295,7 +296,7 @@ def _acceptable(error: BaseException) -> BaseException:
     if not isinstance(error, (StopIteration, CancelledError)):
         return error
     # A future refuses the one, and the other would look as if the waiting task was cancelled.
-    wrapped = RuntimeError(f"the job raised {type(error).__name__}")
+    wrapped = RuntimeError(f"the job raised {kind_of(error)}")
     wrapped.__cause__ = error
     return wrapped
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import kind_of
 from actorflow.runtime.errors import BadOption, install_hint
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Span:
         """End it; the first call counts."""
         if error is not None:
             self._span.record_exception(error)
-            self._span.set_status(self._api.StatusCode.ERROR, type(error).__name__)
+            self._span.set_status(self._api.StatusCode.ERROR, kind_of(error))
         if self._span.is_recording():
             self._span.end()
 

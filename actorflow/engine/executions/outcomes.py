@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from actorflow.behaviours.errors import kind_of
 from actorflow.engine import bodies
 from actorflow.engine.envelopes import ChildEnded, ChildResumed, encode_failure, pack
 from actorflow.engine.ids import check_id, check_task_id
@@ -34,7 +35,7 @@ class RunRaised(Exception):
     """
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(str(type(cause).__name__))
+        super().__init__(kind_of(cause))
         self.cause = cause
 
 

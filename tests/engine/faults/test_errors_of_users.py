@@ -9,7 +9,7 @@ import pytest
 
 import actorflow as af
 from actorflow.api.errors import body_of
-from actorflow.behaviours.errors import brief
+from actorflow.behaviours.errors import brief, kind_of
 from actorflow.engine.errors import ExecutionFailed
 from actorflow.runtime.errors import kind_and_text, traceback_of
 from tests.plans.jobs import add
@@ -151,3 +151,21 @@ def test_the_text_of_an_error_does_not_flood_the_log(caplog: pytest.LogCaptureFi
         worker.push_block("long")
     assert "characters were left out" in caplog.text
     assert len(caplog.text) < 100_000
+
+
+@pytest.mark.parametrize("which", ERRORS)
+def test_a_caller_that_waits_for_a_job_gets_its_error(
+    which: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def job(batch: list[Any], _: object) -> None:
+        fail(which)
+
+    with af.Engine(":memory:") as engine:
+        for worker in (engine.worker("w", job, state=0), af.spawn(job)):
+            got = None
+            try:
+                worker.push_block(1, timeout=PATIENCE)
+            except BaseException as error:  # noqa: BLE001 - that is what it is about
+                got = error
+            assert kind_of(got) == kind_of(ERRORS[which]())
+    assert "--- Logging error ---" not in capfd.readouterr().err

@@ -219,8 +219,8 @@ def _settle(pair: Pair, slot: Any, generation: int, batch: Batch, outcome: Any) 
             _wait(outcome, partial(_settled_later, pair, slot, generation, batch))
             return None
     stop: Stop | None = None
-    if type(outcome) is _Raised and isinstance(outcome.error, Stop):
-        stop, outcome = outcome.error, None
+    if type(outcome) is _Raised and issubclass(type(outcome.error), Stop):
+        stop, outcome = outcome.error, None  # type: ignore[assignment] # it is one
     elif isinstance(outcome, Stop):
         stop, outcome = outcome, None
     if type(outcome) is not _Raised:
