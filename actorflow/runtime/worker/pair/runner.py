@@ -308,12 +308,14 @@ def _settled_later(pair: Pair, slot: Any, generation: int, batch: Batch, outcome
 def _answer(pair: Pair, slot: Any, generation: int, batch: Batch, given: Answers) -> Any:
     """Resolve each caller with its own answer; exceptions among them fail those messages alone."""
     problem = given.problem(batch.items(), pair.settings.concurrency)
+    count = len(batch.messages())  # what fills up the batch has no caller
+    if count < batch.size and batch.tickets and batch.tickets[0][0] >= count:
+        problem = _REMOVED.format(count)
     if problem is not None:
         return _recover(pair, slot, generation, batch, BadJob(problem))
     answers = given.answers
     if not pair.answers:
         pair.answers = True
-    count = len(batch.messages())  # what fills up the batch has no caller
     special = [at for at in range(count) if isinstance(answers[at], (BaseException, Again))]
     failures = [at for at in special if isinstance(answers[at], BaseException)]
     if len(failures) < len(special):
@@ -345,6 +347,12 @@ def _answer(pair: Pair, slot: Any, generation: int, batch: Batch, given: Answers
     pair.finished(slot, generation, batch, given.state)
     batch.answer(answers)
     return pair.next_part(slot, generation)
+
+
+_REMOVED = (
+    "the job has removed messages from its batch, and its {} answers cannot be matched with the "
+    "callers; let it change a copy, as in left = list(batch)"
+)
 
 
 def _several_wait(pair: Pair, batch: Batch) -> bool:

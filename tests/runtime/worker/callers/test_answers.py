@@ -298,6 +298,27 @@ def test_m17_with_isolate_a_failed_message_becomes_a_dead_letter() -> None:
     assert (counted.processed, counted.failed, counted.dead_lettered) == (3, 0, 1)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_m17_a_job_that_empties_its_batch_cannot_answer_it(count: int) -> None:
+    lane = ManualLane()
+
+    def job(batch: list[int], _state: Any) -> Any:
+        if batch == [0]:
+            return None
+        batch.clear()
+        return af.Answers(None, [])
+
+    worker = af.spawn(job, executor=lane)
+    worker.push(0)
+    futures = [worker.ask(number, block=False) for number in range(1, count + 1)]
+    lane.run()
+    for future in futures:
+        with pytest.raises(af.BadJob, match="has removed messages"):
+            future.get(timeout=0)
+    assert isinstance(worker.exit_reason, af.Crash)
+    assert worker.statistics().failed == count
+
+
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
