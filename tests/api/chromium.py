@@ -120,6 +120,10 @@ class Window:
         assert answer is not None
         assert answer.status == 200, path
 
+    def follow(self, name: str) -> None:
+        """Click a link."""
+        self.do(lambda page: page.get_by_role("link", name=name).click())
+
     def press(self, name: str, within: str = "main") -> None:
         """Press a button, and wait for the next page."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TOKEN = "secret-7"  # noqa: S105 - a test
 NASTY = "<script>alert(1)</script>\"'&"
-OF_SOMETHING = ("attention", "bulk", "execution", "worker", "what-if")
+OF_SOMETHING = ("attention", "bulk", "execution", "report", "worker", "what-if")
 PAGES = (
     *(f"/{name}" for name in ALL_PAGES if name not in OF_SOMETHING),
     "/",

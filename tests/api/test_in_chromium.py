@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
 import actorflow as af
 from actorflow.api.cli.demo import DemoOrder, DemoRefund, furnish
+from actorflow.api.pages.app import store_app
 from actorflow.api.pages.links import link
 from actorflow.api.verbs.table import Verbs
 from actorflow.behaviours import Fair
+from actorflow.lab.models.policies import policy_of
+from actorflow.lab.outputs import as_json
+from actorflow.lab.report.html import as_html
+from actorflow.lab.run.simulate import simulate
 from tests.api.browser import Browser, until
 from tests.api.chromium import DESKTOP, PHONE, Chromium, Scheme, Window, chromium
 from tests.api.ledger import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Page
 
@@ -36,6 +43,7 @@ PAGES = {
     "tree": "tree",
     "schedules": "schedules",
     "cluster": "cluster",
+    "reports": "reports",
     "audit": "audit",
 }
 
@@ -116,6 +124,29 @@ def test_the_members_of_a_cluster_can_be_read(
             window.shows("DemoOrder@")
             assert window.barriers() == []
             assert window.excess() <= 0
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+def test_reports_of_the_lab_are_shown(
+    engine: af.Engine, browser: Chromium, tmp_path: Path, size: tuple[int, int], scheme: Scheme
+) -> None:
+    results = [simulate("poisson(500, duration=1s)", "1ms", policy_of("queue"))]
+    (tmp_path / "one.json").write_text(as_json(results, {"traffic": "poisson " + "x" * 200}))
+    (tmp_path / f"{'long-' * 40}.html").write_text(as_html([], {"traffic": "poisson"}))
+    app = store_app(lambda **_: nullcontext(Verbs(engine)), reports=tmp_path)
+    with Browser.of(app) as server, browser.window(server.base) as window:
+        window.look(size, scheme)
+        for opened, shown in ("one.json", "queue"), (f"{'long-' * 40}.html", "All reports"):
+            window.open("reports")
+            assert window.barriers() == []
+            assert window.excess() <= 0
+            window.follow(opened)
+            window.shows(shown)
+            assert window.barriers() == []
+            assert window.excess() <= 0
+        window.do(
+            lambda page: page.frame_locator("iframe").get_by_text("Policies compared").wait_for()
+        )
 
 
 def test_a_barrier_would_be_found(window: Window) -> None:

@@ -8,6 +8,7 @@ import secrets
 import socket
 import tempfile
 from contextlib import ExitStack
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +41,16 @@ def web(
     demo: Annotated[
         bool, typer.Option("--demo", help="Show an engine that generates its own load.")
     ] = False,
+    reports: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Show the reports in this folder: what actorflow lab has written with --html or "
+            "--json.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the dashboard of a store until Ctrl-C.
 
@@ -63,7 +74,12 @@ def web(
         if not demo:
             with reach(where):  # an error now is better than one on each page
                 pass
-        app = app_of(lambda change: reach(where, to_change=change), token=token, write=write)
+        app = app_of(
+            lambda change: reach(where, to_change=change),
+            token=token,
+            write=write,
+            reports=reports,
+        )
         listening = _listen(host, port)
         stack.callback(listening.close)
         shown = f"[{host}]" if ":" in host else host

@@ -17,13 +17,14 @@ from starlette.staticfiles import StaticFiles
 from actorflow.api.errors import REPORTED, status_of
 from actorflow.api.http.guards import BodyLimit, FramingGuard
 from actorflow.api.pages.actions import ACTIONS, Form, MissingField
-from actorflow.api.pages.content import attention, execution, lists, workers
+from actorflow.api.pages.content import attention, execution, lists, reports, workers
 from actorflow.api.pages.content.page_request import PageRequest
 from actorflow.api.pages.content.samples import Samples
 from actorflow.api.pages.content.text import FILTERS
 from actorflow.api.pages.links import link
 from actorflow.api.pages.security import (
     COOKIE,
+    FRAMED,
     HeadersGuard,
     Rights,
     TokenAccess,
@@ -45,7 +46,7 @@ _HERE = Path(__file__).parent
 _LONGEST_FORM = 1 << 20
 _LONGEST_QUERY = 4_000
 _NO_RIGHTS = "open the link that the command printed, or ask the owner of this engine for the token"
-_NOT_FOUND = (UnknownExecution, UnknownWorker)
+_NOT_FOUND = (UnknownExecution, UnknownWorker, reports.UnknownReport)
 
 _EVERY = 1.0  # seconds between two updates of a page
 _SHARE = 0.02  # of a processor that the updates of a page take, at most
@@ -61,6 +62,7 @@ NAVIGATION = (
     ("tree", "tree", "Supervision", "s"),
     ("schedules", "schedules", "Schedules", "c"),
     ("cluster", "cluster", "Cluster", "m"),
+    ("reports", "reports", "Lab reports", "r"),
     ("audit", "audit", "Audit log", "l"),
 )
 """The path, name, title and key of each page in the bar at the top."""
@@ -79,30 +81,35 @@ PAGES: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
     "tree": workers.tree,
     "schedules": lists.schedules,
     "cluster": lists.cluster,
+    "reports": reports.reports,
+    "report": reports.report,
     "audit": lists.audit,
 }
 """The pages by name; each builds the data for the template of that name."""
 
-_STILL = ("bulk", "what-if")
+_STILL = ("bulk", "report", "what-if")
 """Pages that do not update themselves."""
 
 
-def store_app(reach: Reach, *, token: str | None = None, write: bool = False) -> FastAPI:
+def store_app(
+    reach: Reach, *, token: str | None = None, write: bool = False, reports: Path | None = None
+) -> FastAPI:
     """Return the dashboard of a store, or of the live engine on it.
 
     Args:
         reach: `reach(change=True)` is a context manager with the verbs.
         token: required of each request; `None` for reading on this machine.
         write: whether the token grants acting.
+        reports: a folder with reports of the lab.
 
     """
-    return create_pages(reach, TokenAccess(token, write=write))
+    return create_pages(reach, TokenAccess(token, write=write), reports)
 
 
-def create_pages(reach: Reach, access: Access) -> FastAPI:
+def create_pages(reach: Reach, access: Access, folder: Path | None = None) -> FastAPI:
     """Return the application: pages with GET, actions with POST, and updates as a stream."""
     app = FastAPI(title="actorflow dashboard", docs_url=None, redoc_url=None, openapi_url=None)
-    pages = _Pages(reach, access)
+    pages = _Pages(reach, access, folder)
     for name in PAGES:
         path = "/" if name == "attention" else f"/{name}"
         app.add_api_route(path, pages.shown(name), response_class=HTMLResponse)
@@ -110,6 +117,7 @@ def create_pages(reach: Reach, access: Access) -> FastAPI:
         app.add_api_route(
             f"/{name}", pages.done(act), methods=["POST"], response_class=HTMLResponse
         )
+    app.add_api_route("/report-file", pages.report_file, response_class=Response)
     app.add_api_route("/live/{name}", pages.live, response_class=StreamingResponse)
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
     for kind in REPORTED:
@@ -123,9 +131,10 @@ def create_pages(reach: Reach, access: Access) -> FastAPI:
 class _Pages:
     """What all pages share: the way to the engine, the rights and the templates."""
 
-    def __init__(self, reach: Reach, access: Access) -> None:
+    def __init__(self, reach: Reach, access: Access, folder: Path | None = None) -> None:
         self._reach = reach
         self._access = access
+        self._folder = folder
         self._samples = Samples()
         self._templates = Environment(
             loader=FileSystemLoader(_HERE / "templates"),
@@ -145,7 +154,7 @@ class _Pages:
         """Return what the template of a page needs."""
         query = dict(request.query_params)
         with self._reach(change=False) as verbs:
-            data = PAGES[name](PageRequest(verbs, query, self._samples))
+            data = PAGES[name](PageRequest(verbs, query, self._samples, self._folder))
         return self._frame(request, name) | data
 
     def _frame(self, request: Request, name: str) -> dict[str, Any]:
@@ -179,6 +188,16 @@ class _Pages:
             return HTMLResponse(text)
 
         return show
+
+    def report_file(self, request: Request) -> Response:
+        """Return a report of the lab that is HTML, for a frame: it can run and load nothing."""
+        if not self._rights(request):
+            return self._refused(request, _NO_RIGHTS)
+        name = request.query_params.get("name", "")
+        if not name.endswith(".html"):
+            return self._problem(request, 404, "Not found", f"{name!r:.80} is not an HTML file")
+        content = reports.read_report(self._folder, name)
+        return Response(content, headers=FRAMED, media_type="text/html; charset=utf-8")
 
     def _remember(self, request: Request, token: str) -> Response:
         """Move the token from the link into a cookie, so that it stays out of the history."""

@@ -21,14 +21,23 @@ if TYPE_CHECKING:
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
     Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-__all__ = ["COOKIE", "HeadersGuard", "Rights", "TokenAccess", "read_only_here", "same_site"]
+__all__ = [
+    "COOKIE",
+    "FRAMED",
+    "HeadersGuard",
+    "Rights",
+    "TokenAccess",
+    "read_only_here",
+    "same_site",
+]
 
 COOKIE = "actorflow_token"
 
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        "connect-src 'self'; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+        "base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -37,6 +46,16 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+FRAMED = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; "
+        "frame-ancestors 'self'; base-uri 'none'; sandbox"
+    ),
+    "X-Frame-Options": "SAMEORIGIN",
+}
+"""The headers of a file that others have written: it has its own look, but no scripts or forms, and
+a page of the dashboard may show it in a frame. The browser gives it no origin."""
 
 
 class Rights(IntEnum):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from actorflow.api.client import Client
     from actorflow.api.pages.content.samples import Samples
@@ -22,6 +23,8 @@ class PageRequest(NamedTuple):
     verbs: Verbs
     query: Mapping[str, str]
     samples: Samples
+    reports: Path | None = None
+    """The folder with reports of the lab."""
 
     def place(self) -> int | None:
         """Return where the last page of a list ended, where rows have numbers."""
