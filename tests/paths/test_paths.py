@@ -32,6 +32,7 @@ def cost_of(name: str, server: str | None) -> Cost:
     return Cost(*(int(number.replace(",", "")) for number in re.findall(r"[\d,]+", found.stdout)))
 
 
+@pytest.mark.timeout(170)
 @pytest.mark.parametrize("name", JOURNEYS)
 def test_no_path_grows_past_its_limit(name: str, request: pytest.FixtureRequest) -> None:
     server = None
