@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import actorflow as af
 from actorflow.cli import application
+from actorflow.engine.errors import ExecutionFailed
 from actorflow.workflows.errors import InvalidWorkflow
 from actorflow.workflows.versions import UNKNOWN, code_version
 from tests.workflows.service.orders import PATIENCE, wait_for_event
@@ -165,3 +166,56 @@ def test_a_name_that_cannot_be_stored_is_refused(name: Any) -> None:
         af.workflow(name=name)
     with pytest.raises(InvalidWorkflow, match="is not a workflow class"):
         af.workflow(name="Order")(int)  # type: ignore[type-var]
+
+
+@af.task
+def number(n: int) -> int:
+    return n
+
+
+def counted(*, step: int = 1, value: int = 1, published: tuple[int, ...] = (1,)) -> Any:
+    """Return a workflow that waits after a step, with something changed."""
+
+    class Counted(af.Workflow[int]):
+        def handle(self) -> int:
+            self.execute(number(step))
+            self.value = value
+            for each in published:
+                self.publish(each)
+            self.wait("go")
+            return self.value
+
+    Counted.__qualname__ = "Counted"
+    return Counted
+
+
+@pytest.mark.parametrize(
+    ("changed", "result"),
+    [
+        ({}, 1),
+        ({"value": 2}, 1),  # the recorded value counts
+        ({"published": ()}, 1),
+        ({"published": (1, 2)}, 1),
+        ({"step": 2}, None),
+        ({"published": (2,)}, None),
+    ],
+)
+def test_run_time_compares_steps_and_published_values_but_no_properties(
+    changed: dict[str, Any], result: int | None, tmp_path: Path
+) -> None:
+    with af.Engine(tmp_path / "store.db") as engine:
+        order = engine.start(counted()(), id="c")
+        wait_for_event(order)
+        history = order.export()
+    new = counted(**changed)
+    with af.Engine(tmp_path / "store.db") as engine:
+        engine.workflows.register(new)
+        differs = engine.workflows.check(history, new) is not None
+        assert differs == ("value" in changed or result is None)
+        order = engine.workflows.get(new, "c")
+        order.send("go")
+        if result is not None:
+            assert order.result(PATIENCE) == result
+        else:
+            with pytest.raises(ExecutionFailed, match="WorkflowModified"):
+                order.result(PATIENCE)
