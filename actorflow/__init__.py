@@ -77,8 +77,6 @@ if TYPE_CHECKING:
         Normal,
         Shutdown,
     )
-    from actorflow.runtime.observe import Observation, observe
-    from actorflow.runtime.prometheus import Collector
     from actorflow.runtime.registry import whereis
     from actorflow.runtime.restarts import Backoff, BadFlags
     from actorflow.runtime.server import Pool, Restart, Server
@@ -88,6 +86,8 @@ if TYPE_CHECKING:
     from actorflow.runtime.supervision.spec import BadChild, Child
     from actorflow.runtime.supervision.supervisor import IGNORE, Supervisor, SupervisorRef
     from actorflow.runtime.supervision.tree import Tree
+    from actorflow.runtime.telemetry.observe import Observation, observe
+    from actorflow.runtime.telemetry.prometheus import Collector
     from actorflow.runtime.tracing import Tracer, trace
     from actorflow.runtime.worker.batched import batched
     from actorflow.runtime.worker.embedded import Workers
@@ -277,7 +277,7 @@ _HOMES = {
     "Child": "actorflow.runtime.supervision.spec",
     "ChildInfo": "actorflow.runtime.supervision.children",
     "ChildState": "actorflow.runtime.supervision.children",
-    "Collector": "actorflow.runtime.prometheus",
+    "Collector": "actorflow.runtime.telemetry.prometheus",
     "ChildCounts": "actorflow.runtime.supervision.children",
     "Crash": "actorflow.runtime.exits",
     "DeadLetter": "actorflow.runtime.worker.job.dead_letters",
@@ -320,7 +320,7 @@ _HOMES = {
     "NotHandling": "actorflow.runtime.errors",
     "NotParked": "actorflow.runtime.errors",
     "NotSendable": "actorflow.runtime.errors",
-    "Observation": "actorflow.runtime.observe",
+    "Observation": "actorflow.runtime.telemetry.observe",
     "OutcomeUnknown": "actorflow.engine.errors",
     "PairState": "actorflow.runtime.worker.pair.states",
     "Plan": "actorflow.plans.plan",
@@ -373,7 +373,7 @@ _HOMES = {
     "current_inbox": "actorflow.runtime.worker.pair.inbox",
     "current_task": "actorflow.workflows.task",
     "job": "actorflow.plans.sources",
-    "observe": "actorflow.runtime.observe",
+    "observe": "actorflow.runtime.telemetry.observe",
     "trace": "actorflow.runtime.tracing",
     "Tracer": "actorflow.runtime.tracing",
     "record": "actorflow.lab.recording",

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import actorflow as af
 from actorflow.engine.operations.metrics import EngineCollector, StoreCollector
-from actorflow.runtime.prometheus import Collector
+from actorflow.runtime.telemetry.prometheus import Collector
 
 FOLDER = Path(__file__).parent.parent / "docs" / "monitoring"
 RULES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0][

@@ -28,8 +28,8 @@ from actorflow.api.cli.table import COMMANDS
 from actorflow.api.verbs.table import all_verbs
 from actorflow.behaviours import Behaviour
 from actorflow.engine.operations import metrics
-from actorflow.runtime import prometheus
 from actorflow.runtime.supervision.spec import Flags
+from actorflow.runtime.telemetry import prometheus
 from actorflow.runtime.worker.options import DEFAULTS, OptionsWithoutState, WorkerOptions
 from actorflow.workflows.task import TaskOptions
 
@@ -266,7 +266,7 @@ def metrics_page() -> str:
         "",
         "## Workers, supervisors and the pool",
         "",
-        "`actorflow.runtime.prometheus.Collector`",
+        "`actorflow.runtime.telemetry.prometheus.Collector`",
         "",
         *head,
         *of_workers,

@@ -40,7 +40,7 @@ from actorflow.cluster.ring import (
 from actorflow.cluster.store_clock import StoreTime
 from actorflow.runtime.environment import PROCESS
 from actorflow.runtime.errors import ActorflowError
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from actorflow.engine.errors import StoreRefused
 from actorflow.engine.kind import ENDED, Status
 from actorflow.runtime.log import log
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,7 +15,7 @@ from actorflow.engine import bodies
 from actorflow.engine.commit.writer import AGAIN
 from actorflow.engine.envelopes import TimerFired, pack
 from actorflow.engine.stores.protocol import Change, NewMessage
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,8 +21,8 @@ from actorflow.runtime.lanes.thread_start import (
     start_thread,
 )
 from actorflow.runtime.lanes.uninterruptible import UNINTERRUPTIBLE, attend, in_main_thread
+from actorflow.runtime.lanes.wakeup import Wakeup
 from actorflow.runtime.log import log
-from actorflow.runtime.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

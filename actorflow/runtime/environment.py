@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from actorflow.runtime.clock import SYSTEM
 from actorflow.runtime.lanes.pool import POOL
 from actorflow.runtime.lanes.serial_lane import SERIAL_LANE
-from actorflow.runtime.wakeup import Wakeup
+from actorflow.runtime.lanes.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

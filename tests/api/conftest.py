@@ -8,7 +8,7 @@ import pytest
 
 import actorflow as af
 from actorflow.api.client import Client
-from actorflow.runtime.observe import snapshot
+from actorflow.runtime.telemetry.observe import snapshot
 from tests.api.ledger import Ledger
 
 if TYPE_CHECKING:

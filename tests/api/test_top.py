@@ -20,7 +20,7 @@ import actorflow as af
 from actorflow.api.cli.top import ProcessSource, source_of
 from actorflow.api.screen import Details, Table, Top, execution_table, tree_table, worker_table
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.observe import act, look
+from actorflow.runtime.telemetry.observe import act, look
 from tests.api.browser import until
 
 if TYPE_CHECKING:

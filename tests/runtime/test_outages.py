@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from actorflow.engine.errors import StoreRefused
-from actorflow.runtime.outages import Outage, outage_of
+from actorflow.runtime.telemetry.outages import Outage, outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

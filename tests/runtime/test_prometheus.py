@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import actorflow as af
 from actorflow.runtime import registry as names
 from actorflow.runtime.errors import install_hint
-from actorflow.runtime.prometheus import Collector, Families
+from actorflow.runtime.telemetry.prometheus import Collector, Families
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -245,6 +245,7 @@ def test_without_prometheus_client_the_error_names_the_extra(
 
 def test_importing_the_collector_does_not_import_prometheus_client() -> None:
     script = (
-        "import sys, actorflow.runtime.prometheus\nassert 'prometheus_client' not in sys.modules\n"
+        "import sys, actorflow.runtime.telemetry.prometheus\n"
+        "assert 'prometheus_client' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

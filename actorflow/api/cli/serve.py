@@ -15,7 +15,7 @@ from actorflow.api.cli.connect import TOKEN
 from actorflow.api.cli.output import note, say
 from actorflow.api.cli.setup import App, load_setup, set_up
 from actorflow.engine.stores.opening import without_password
-from actorflow.runtime.wakeup import Wakeup
+from actorflow.runtime.lanes.wakeup import Wakeup
 from actorflow.workflows.remote import LEASE
 
 if TYPE_CHECKING:

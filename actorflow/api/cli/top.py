@@ -15,7 +15,7 @@ from actorflow.api.cli.demo import demo_workers
 from actorflow.api.cli.output import lines_of
 from actorflow.engine.stores.opening import without_password
 from actorflow.runtime.errors import BadOption, install_hint
-from actorflow.runtime.observe import act, folder, look, snapshot, worker_named
+from actorflow.runtime.telemetry.observe import act, folder, look, snapshot, worker_named
 
 if TYPE_CHECKING:
     from actorflow.api.screen import Source, Table

@@ -17,7 +17,7 @@ from actorflow.api.http.routes import OF_ALL, Answer, metrics, router
 from actorflow.engine.operations.metrics import PROBE, EngineCollector, StoreCollector
 from actorflow.runtime.errors import ActorflowError, kind_and_text
 from actorflow.runtime.log import log
-from actorflow.runtime.prometheus import Collector
+from actorflow.runtime.telemetry.prometheus import Collector
 
 if TYPE_CHECKING:
     from fastapi import Request

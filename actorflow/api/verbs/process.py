@@ -13,7 +13,7 @@ from actorflow.api.verbs.batch_log import batch_log
 from actorflow.api.verbs.parameters import LIMIT, Limit
 from actorflow.api.verbs.table import Access, verb
 from actorflow.runtime.errors import BadOption, UnknownWorker, kind_and_text
-from actorflow.runtime.observe import snapshot, worker_named
+from actorflow.runtime.telemetry.observe import snapshot, worker_named
 from actorflow.runtime.worker import depths
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.errors import PushTimeout, StopTimeout, WorkerStopped, kind_and_text
 from actorflow.runtime.lanes.serial_lane import SlowCallDetector
 from actorflow.runtime.log import log
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 from actorflow.runtime.tickets import ThreadTicket, resolve_many
 from actorflow.runtime.worker.port import Port
 from actorflow.runtime.worker.spec import spawn

@@ -15,7 +15,7 @@ from actorflow.engine.kind import ENDED, Status
 from actorflow.engine.stores.protocol import Change, NewMessage
 from actorflow.runtime.errors import BadOption
 from actorflow.runtime.lanes.lane import call_in
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ from actorflow.engine.kind import Status
 from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime.errors import kind_and_text
 from actorflow.runtime.log import log
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -31,7 +31,7 @@ from actorflow.engine.stores.protocol import NEVER_RUN, Change, NewDead
 from actorflow.runtime import tracing
 from actorflow.runtime.errors import WorkerStopped, kind_and_text
 from actorflow.runtime.lanes.loop import LOOP
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 from actorflow.runtime.worker.job.deferred import Deferred
 from actorflow.runtime.worker.pair.runner import current_batch
 

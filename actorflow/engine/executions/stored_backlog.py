@@ -19,7 +19,7 @@ from actorflow.engine.kind import ENDED, is_cancel
 from actorflow.engine.stores.protocol import Change, NewDead
 from actorflow.runtime.errors import Rejected
 from actorflow.runtime.log import log
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -47,7 +47,7 @@ from actorflow.engine.stores.protocol import NEVER_RUN, Change, DuplicateKey
 from actorflow.runtime.errors import StopTimeout, near
 from actorflow.runtime.exits import Crash
 from actorflow.runtime.log import log
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,7 +13,7 @@ from actorflow.engine.errors import ExecutionActive, WaitTimeout
 from actorflow.engine.ids import check_id
 from actorflow.engine.kind import ENDED
 from actorflow.runtime.errors import BadOption
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from actorflow.engine.kind import Status
 from actorflow.runtime.errors import ActorflowError
-from actorflow.runtime.prometheus import Families, require_prometheus
+from actorflow.runtime.telemetry.prometheus import Families, require_prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -27,7 +27,7 @@ from actorflow.engine.tasks.tasker import Tasker
 from actorflow.runtime import tracing
 from actorflow.runtime.errors import BadOption, near
 from actorflow.runtime.log import log
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

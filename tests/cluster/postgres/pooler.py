@@ -112,8 +112,8 @@ class Pooler:
                         if kind == b"Z" and not pending and not begun and frame[5:6] == b"I":
                             self._free.put(frames)
                             server = None
-        except OSError:
-            pass  # the client is gone
+        except (OSError, ValueError):
+            pass  # the client is gone, or the pooler: `select` refuses a socket that is closed
         finally:
             connection.close()
             if server is not None:  # in the middle of a transaction

@@ -17,7 +17,7 @@ import actorflow as af
 from actorflow.engine.stores.postgres import notification_listener
 from actorflow.engine.stores.postgres.connections import PostgresAddress
 from actorflow.engine.stores.postgres.notices import hint_notice
-from actorflow.runtime.outages import Outage
+from actorflow.runtime.telemetry.outages import Outage
 from actorflow.testing.stores import check_store
 from tests.cluster.postgres.pooler import Pooler
 from tests.cluster.postgres.reused import emptied, reopened

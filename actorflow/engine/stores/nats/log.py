@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nats.js.api import StreamInfo
 
     from actorflow.engine.stores.nats.address import NatsAddress
-    from actorflow.runtime.outages import Outage
+    from actorflow.runtime.telemetry.outages import Outage
 
 __all__ = ["Gap", "StreamLog"]
 

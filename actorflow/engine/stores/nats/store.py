@@ -54,7 +54,7 @@ from actorflow.engine.stores.validation import validate_ids
 from actorflow.runtime.errors import ActorflowError
 from actorflow.runtime.fork import after_fork
 from actorflow.runtime.log import log
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

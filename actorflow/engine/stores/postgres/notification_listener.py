@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from actorflow.engine.stores.postgres.connections import PostgresAddress
     from actorflow.engine.stores.postgres.notices import Notice
-    from actorflow.runtime.outages import Outage
+    from actorflow.runtime.telemetry.outages import Outage
 
 __all__ = ["UNHEARD", "NotificationListener", "back_off"]
 

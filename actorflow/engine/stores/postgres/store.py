@@ -37,7 +37,7 @@ from actorflow.engine.stores.postgres.writing.writer import PostgresWriter
 from actorflow.engine.stores.protocol import StoreTraits, partition_of
 from actorflow.engine.stores.validation import validate_ids
 from actorflow.runtime.log import log
-from actorflow.runtime.outages import outage_of
+from actorflow.runtime.telemetry.outages import outage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

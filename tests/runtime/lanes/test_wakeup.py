@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from actorflow.runtime.wakeup import Wakeup
+from actorflow.runtime.lanes.wakeup import Wakeup
 from tests.runtime.worker.probe import PATIENCE
 
 
