@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from actorflow.behaviours.errors import kind_of
-from actorflow.runtime.errors import shortened, traceback_of
+from actorflow.runtime.errors import encodable, shortened, traceback_of
 
 __all__ = ["EventLog", "log"]
 
@@ -126,8 +126,8 @@ class EventLog:
 def _is_plain(error: BaseException) -> bool:
     """Return whether the traceback of an error can be written as it is.
 
-    It cannot if the text of the error, or of one before it, has megabytes, or if an attribute that
-    tracebacks need raises: the class is the user's.
+    It cannot if the text of the error, or of one before it, has megabytes or cannot be encoded, or
+    if an attribute that tracebacks need raises: the class is the user's.
     """
     seen: set[int] = set()
     waiting: list[object] = [error]
@@ -142,7 +142,8 @@ def _is_plain(error: BaseException) -> bool:
         except BaseException:  # noqa: BLE001 - as above
             return False
         with suppress(BaseException):
-            if len(str(one)) > _HUGE:
+            text = str(one)
+            if len(text) > _HUGE or encodable(text) != text:
                 return False
     return True
 

@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.runtime.worker.probe import ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from actorflow.testing import ManualLane
 
@@ -353,3 +355,21 @@ def test_a_configuration_that_cannot_work_here_does_not_lose_events(
     configure(logger_factory=no_logger)
     log.error("something")
     assert "event='something' logging_failed=" in caplog.text
+
+
+def test_an_error_with_text_that_cannot_be_encoded_reaches_a_log_file(tmp_path: Path) -> None:
+    """A handler that writes UTF-8 would fail on a lone surrogate and lose the line."""
+
+    def fails(batch: list[str], _: None) -> None:
+        raise ValueError(batch[0])
+
+    handler = logging.FileHandler(tmp_path / "log", encoding="utf-8")
+    logger = logging.getLogger("actorflow")
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(af.WorkerCrashed), af.spawn(fails) as worker, suppress(ValueError):
+            worker.push_block("\ud800")
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    assert "ValueError: \\ud800" in (tmp_path / "log").read_text(encoding="utf-8")
