@@ -89,7 +89,7 @@ class Window:
     def __init__(self, browser: Chromium, base: str) -> None:
         self._thread = browser.thread
         self._page = page = browser.context.new_page()
-        page.set_default_timeout(1_000 * PATIENCE / 2)
+        page.set_default_timeout(1_000 * PATIENCE)
         self.base = base
         self.problems: list[str] = []
         page.on("console", self._on_console)
@@ -106,7 +106,7 @@ class Window:
 
     def do(self, what: Callable[[Page], T]) -> T:
         """Do something with the page, and return its result."""
-        return self._thread.submit(what, self._page).result(PATIENCE)
+        return self._thread.submit(what, self._page).result(2 * PATIENCE)
 
     def look(self, size: tuple[int, int], scheme: Scheme) -> None:
         """Choose the size of the window and the colours that its user prefers."""

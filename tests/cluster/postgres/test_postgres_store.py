@@ -346,6 +346,7 @@ def test_c28_an_older_schema_is_brought_forward_with_all_that_it_holds(postgres:
     store.commit([Change("a", creates=[NewExecution("a", "k")], tasks=[task])])
     store.close()
     sql(postgres, "ALTER TABLE {s}.tasks DROP COLUMN worker", schema)
+    sql(postgres, "DROP TABLE {s}.journal", schema)
     sql(postgres, "UPDATE {s}.meta SET value = '1' WHERE key = 'version'", schema)
     store = PostgresStore(url)
     assert store.open().rows == [task]
