@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from actorflow.cluster.ring import CheckIn
+from actorflow.engine.errors import StoreRefused
+from actorflow.engine.stores.postgres.connections import PostgresAddress
+from actorflow.engine.stores.postgres.schema import qualified
 from actorflow.engine.stores.postgres.store import PostgresStore
 from actorflow.engine.stores.protocol import Change, NewExecution, NewMessage, TimerRow
 
@@ -112,4 +116,30 @@ def test_c3_a_renewal_waits_for_no_transaction_that_reads_the_register(
         other.execute("SELECT * FROM register.register FOR KEY SHARE")
         other.execute("SELECT * FROM register.epochs FOR SHARE")
         view = store.check_in(renewal(store))
+    assert {holding.owner for holding in view.holdings} == {"a"}
+
+
+def test_c10_a_process_that_stands_still_in_a_pipeline_keeps_no_partition(
+    store: PostgresStore, url: str
+) -> None:
+    """For the server it is active, so that no timeout ends its transaction and its locks."""
+    with (
+        suppress(psycopg.OperationalError),  # its connection is closed at the end
+        PostgresAddress(url).connect() as stopped,
+        stopped.pipeline(),
+    ):
+        read = qualified("SELECT epoch FROM {s}.epochs FOR SHARE", store.address.schema)
+        locked = stopped.execute(read)
+        stopped.pgconn.send_flush_request()
+        assert len(locked.fetchall()) == len(ALL)  # it has its locks, and the pipeline goes on
+        stopped.pgconn.send_query_params(b"SELECT 1", None)
+        stopped.pgconn.send_flush_request()
+        stopped.pgconn.flush()
+        for _ in range(20):
+            try:
+                store.check_in(CheckIn("a", 60.0, take=ALL))
+                break
+            except StoreRefused:  # the rows are locked
+                continue
+    view = store.check_in(renewal(store))
     assert {holding.owner for holding in view.holdings} == {"a"}

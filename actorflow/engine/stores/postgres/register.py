@@ -44,6 +44,15 @@ _LIMITS = """
 SELECT set_config('lock_timeout', '2000', true), set_config('statement_timeout', '4000', true),
   set_config('idle_in_transaction_session_timeout', '4000', true)
 """
+# A process that stands still between two messages of one pipeline is active for the server, so that
+# no timeout ends its transaction. It would keep its partitions from others for as long.
+_END_STOPPED = """
+SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
+WHERE a.usename = current_user AND a.wait_event = 'ClientRead' AND a.state = 'active'
+  AND a.xact_start < clock_timestamp() - interval '4 seconds' AND EXISTS (
+    SELECT FROM pg_locks AS l WHERE l.pid = a.pid AND l.relation = '{s}.epochs'::regclass
+  )
+"""
 _TIME = "extract(epoch FROM clock_timestamp())::double precision"
 _READ = f"SELECT seats::text, holdings::text, {_TIME}, xmin::text FROM {{s}}.register"  # noqa: S608
 # The id of a message is never used twice, and a timer that is set again has another due.
@@ -168,6 +177,9 @@ class PostgresRegister:
                     return view
                 with connection.transaction():
                     return self._apply(connection, request)
+            except psycopg.errors.LockNotAvailable as error:
+                connection.execute(qualified(_END_STOPPED, self._address.schema))
+                raise explain(error, self._address) from error
             except psycopg.Error as error:
                 raise explain(error, self._address) from error
 
